@@ -1,17 +1,14 @@
-"""API keys: what one looks like, what is kept of it, and whom it speaks for. Pure.
+"""API keys of a gateway: their text, their rights, and the file that stores them.
 
-    sk_<id>_<secret>      the id finds the key; the secret has 256 random bits
+    sk_<id>_<secret>          the id finds the key; the secret has 256 random bits
+    <home>/keys.json          the keys, without their secrets
+    <home>/keys-used/<id>     an empty file; its time is that of the key's last use
 
-Only the SHA-256 of the whole text is kept. A slow hash would protect words that people choose; nobody can try through
-256 random bits (docs/decisions/0012).
+Only the SHA-256 of the whole text is stored. A slow hash protects passwords that people choose; 256 random bits need
+none (docs/decisions/0012).
 
-The file of API keys: private, replaced as a whole under a lock, and read again as soon as it has changed.
-
-    <home>/keys.json          what is kept of each key
-    <home>/keys-used/<id>     an empty file whose time is that of the key's last use
-
-A running gateway so honours a new or revoked key with the next request; looking whether the file changed costs
-microseconds.
+The file is private, and replaced as a whole under a lock. It is read again as soon as it has changed, so a running
+gateway honours a new or revoked key with the next request; the check for a change costs microseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +35,13 @@ from synapse.core.types import Clock
 
 PREFIX: Final = "sk_"
 ID_LENGTH: Final = 12
+KEYS_FILE: Final = "keys.json"
+USED_FOLDER: Final = "keys-used"
+USE_SECONDS: Final = 30.0
+"""The last use of a key is written at most this often."""
 
+_VERSION: Final = 1
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DURATION: Final = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -46,7 +49,7 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What is kept of a key: not the key."""
+    """A key as it is stored: without its secret."""
 
     key_id: str
     name: str
@@ -54,21 +57,21 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None = None
     actions: frozenset[str] | None = None
-    """What it may do, of ACTIONS; None is everything."""
+    """What it may do, of ACTIONS; None means everything."""
     agents: frozenset[str] | None = None
     scope: str = ""
-    """Whose tasks it sees and makes; empty is its own."""
+    """The scope of the tasks that it sees and creates; empty means one of its own."""
     all_tasks: bool = False
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and now >= self.expires_at
 
-    def fits(self, text: str) -> bool:
-        """Whether this is the key; takes as long for a wrong one as for the right one."""
+    def matches(self, text: str) -> bool:
+        """Whether `text` is this key, compared in constant time."""
         return hmac.compare_digest(digest_of(text), self.digest)
 
     def caller(self, holds: Callable[[], bool] = for_good) -> Caller:
-        """On whose behalf its requests run; `holds` tells later whether they still may."""
+        """Returns the caller of its requests; `holds` tells later whether the key is still valid."""
         return Caller(
             scope=self.scope or f"key:{self.key_id}",
             sees_all=self.all_tasks,
@@ -81,12 +84,12 @@ class ApiKey:
 
 
 def compose(key_id: str, secret: str) -> str:
-    """The text of a key."""
+    """Returns the text of a key."""
     return f"{PREFIX}{key_id}_{secret}"
 
 
 def id_in(text: str) -> str:
-    """The id in what may be the text of a key, or an empty string."""
+    """Returns the id in the text of a key, or an empty string if `text` is not one."""
     key_id, separator, _ = text.removeprefix(PREFIX).partition("_")
     return key_id if text.startswith(PREFIX) and separator and len(key_id) == ID_LENGTH else ""
 
@@ -96,34 +99,34 @@ def digest_of(text: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Raises InvalidRequest for what cannot be the name of a key."""
+    """Returns `name`. Raises InvalidRequest if a key cannot have it."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} cannot be the name of a key", hint="use letters, digits, '.', '_' and '-', 64 at most"
+            f"{name!r} cannot be the name of a key", hint="use at most 64 letters, digits, '.', '_' and '-'"
         )
     return name
 
 
 def checked_actions(actions: Iterable[str]) -> frozenset[str]:
-    """Raises InvalidRequest for an action that there is not."""
+    """Returns the set of `actions`. Raises InvalidRequest if it is empty, or names an unknown action."""
     wanted = frozenset(actions)
     unknown = ", ".join(sorted(wanted - set(ACTIONS)))
     if unknown or not wanted:
-        raise InvalidRequest(f"no such action: {unknown or '(none given)'}", hint="there are " + ", ".join(ACTIONS))
+        raise InvalidRequest(f"no such action: {unknown or '(none given)'}", hint="actions: " + ", ".join(ACTIONS))
     return wanted
 
 
 def read_expiry(text: str, now: datetime) -> datetime:
-    """When `30d`, `12h`, `2027-01-01` or a time of RFC 3339 is; a date means its first moment in UTC.
+    """Reads `30d`, `12h`, `2027-01-01` or a time of RFC 3339; a date means its first moment in UTC.
 
-    Raises InvalidRequest when it is none of them, or past.
+    Raises InvalidRequest when it is none of them, or in the past.
     """
     try:
         end = _moment(text.strip(), now)
     except (ValueError, OverflowError) as error:
-        raise InvalidRequest(f"{text!r} is no time", hint="write 30d, 12h, or a date such as 2030-01-01") from error
+        raise InvalidRequest(f"{text!r} is not a time", hint="write 30d, 12h, or a date such as 2030-01-01") from error
     if end <= now:
-        raise InvalidRequest(f"{text!r} is past already", hint="choose a later time, or leave `--expires` out")
+        raise InvalidRequest(f"{text!r} is in the past", hint="choose a later time, or omit `--expires`")
     return end
 
 
@@ -134,17 +137,9 @@ def _moment(text: str, now: datetime) -> datetime:
     return moment.replace(tzinfo=now.tzinfo) if moment.tzinfo is None else moment.astimezone(now.tzinfo)
 
 
-FILE: Final = "keys.json"
-USED_FOLDER: Final = "keys-used"
-USE_SECONDS: Final = 30.0
-"""The last use is written down this often at most."""
-_VERSION: Final = 1
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a new key shall be allowed."""
+    """The rights of a new key."""
 
     actions: frozenset[str] | None = None
     agents: frozenset[str] | None = None
@@ -154,10 +149,10 @@ class Grant:
 
 
 class KeyFile:
-    """The keys of one home folder. Implements `transports.authenticators.KeySource`."""
+    """Creates, finds and revokes the keys of one home folder. Implements `auth.authenticators.KeySource`."""
 
     def __init__(self, home: Path, clock: Clock, *, mint: Callable[[int], str] = secrets.token_hex) -> None:
-        self._path = home / FILE
+        self._path = home / KEYS_FILE
         self._used = home / USED_FOLDER
         self._clock = clock
         self._mint = mint
@@ -166,19 +161,19 @@ class KeyFile:
         self._marked: dict[str, float] = {}
 
     def find(self, key_id: str) -> ApiKey | None:
-        """The key of that id, as the file is now. Raises StoreCorrupt, StoreFailed."""
+        """Returns the key of this id from the current file. Raises StoreCorrupt, StoreFailed."""
         return self._current().get(key_id)
 
     def all(self) -> tuple[ApiKey, ...]:
-        """All, oldest first. Raises StoreCorrupt, StoreFailed."""
+        """Returns all keys, oldest first. Raises StoreCorrupt, StoreFailed."""
         return tuple(sorted(self._current().values(), key=lambda key: (key.created_at, key.name)))
 
     def create(self, name: str, grant: Grant) -> tuple[ApiKey, str]:
-        """Make a key; the text that is returned with it is kept nowhere.
+        """Creates a key and returns it with its text, which is stored nowhere.
 
         Raises:
-            InvalidRequest: that cannot be a name.
-            NameTaken: another key has it.
+            InvalidRequest: the name is not valid.
+            NameTaken: another key has this name.
             StoreCorrupt, StoreFailed: the file cannot be used.
         """
         text = compose(key_id := self._mint(ID_LENGTH // 2), self._mint(32))
@@ -197,26 +192,26 @@ class KeyFile:
             known = self.all()
             if any(other.name == name for other in known):
                 raise NameTaken(
-                    f"there is a key '{name}' already",
-                    hint=f"choose another name, or `synapse keys revoke {name}` first",
+                    f"a key '{name}' already exists",
+                    hint=f"choose another name, or run `synapse keys revoke {name}` first",
                 )
             self._write((*known, key))
         return key, text
 
     def revoke(self, name: str) -> ApiKey:
-        """Take a key away. Raises KeyNotFound, StoreCorrupt, StoreFailed."""
+        """Removes a key. Raises KeyNotFound, StoreCorrupt, StoreFailed."""
         with self._locked():
             known = self.all()
             key = next((key for key in known if key.name == name), None)
             if key is None:
                 raise KeyNotFound(name)
             self._write(other for other in known if other is not key)
-        with _told(self._used):
+        with _store_errors(self._used):
             (self._used / key.key_id).unlink(missing_ok=True)
         return key
 
     def mark_used(self, key_id: str) -> None:
-        """Write down that the key is used now; sometimes, and never at the cost of the request."""
+        """Records the time of the key's last use, at most every USE_SECONDS. Never raises."""
         now = self._clock.monotonic()
         if now - self._marked.get(key_id, -USE_SECONDS) < USE_SECONDS:
             return
@@ -228,7 +223,7 @@ class KeyFile:
             seconds = self._clock.now().timestamp()
             os.utime(path, (seconds, seconds))
         except OSError:
-            return  # a full disk is no reason to refuse a caller
+            return  # a full disk must not refuse a caller
 
     def last_used(self, key_id: str) -> datetime | None:
         try:
@@ -247,16 +242,16 @@ class KeyFile:
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if seen != self._seen:
             _check_owner(self._path, status)
-            with _told(self._path):
+            with _store_errors(self._path):
                 content = self._path.read_bytes()
-            self._keys = {key.key_id: key for key in _decoded(content, self._path)}
+            self._keys = {key.key_id: key for key in _decode_file(content, self._path)}
             self._seen = seen
         return self._keys
 
     def _write(self, keys: Iterable[ApiKey]) -> None:
-        content = json.dumps({"version": _VERSION, "keys": [_encoded(key) for key in keys]}, indent=2) + "\n"
-        draft = self._path.with_name(f".{FILE}.{os.getpid()}")
-        with _told(self._path):
+        content = json.dumps({"version": _VERSION, "keys": [_encode(key) for key in keys]}, indent=2) + "\n"
+        draft = self._path.with_name(f".{KEYS_FILE}.{os.getpid()}")
+        with _store_errors(self._path):
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(content)
                 file.flush()
@@ -265,9 +260,9 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Alone, among all processes. The lock has a file of its own: the other one is replaced."""
-        lock = self._path.with_name(f".{FILE}.lock")
-        with _told(lock):
+        """Excludes all other processes. The lock has a file of its own, because the keys' file is replaced."""
+        lock = self._path.with_name(f".{KEYS_FILE}.lock")
+        with _store_errors(lock):
             make_folders(self._path.parent)
             opened = os.open(lock, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(opened, "wb") as file:
@@ -276,7 +271,8 @@ class KeyFile:
 
 
 @contextmanager
-def _told(path: Path) -> Generator[None]:
+def _store_errors(path: Path) -> Generator[None]:
+    """Turns an OSError into a StoreFailed that names `path`."""
     try:
         yield
     except OSError as error:
@@ -284,12 +280,12 @@ def _told(path: Path) -> Generator[None]:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Whoever can write this file can let themselves in."""
+    """Raises StoreFailed if other users can write the file, and so give themselves access."""
     if status.st_uid != os.getuid() or status.st_mode & _OTHERS_WRITE:
-        raise StoreFailed(f"others can write {path}", hint=f"make it yours alone: chmod 600 {path}")
+        raise StoreFailed(f"other users can write {path}", hint=f"make it private: chmod 600 {path}")
 
 
-def _encoded(key: ApiKey) -> dict[str, Any]:
+def _encode(key: ApiKey) -> dict[str, Any]:
     return {
         "id": key.key_id,
         "name": key.name,
@@ -303,23 +299,19 @@ def _encoded(key: ApiKey) -> dict[str, Any]:
     }
 
 
-def _decoded(content: bytes, path: Path) -> list[ApiKey]:
+def _decode_file(content: bytes, path: Path) -> list[ApiKey]:
     try:
-        return [_key(row) for row in _rows(json.loads(content))]
+        document: Any = json.loads(content)
+        if document["version"] != _VERSION:
+            raise ValueError("it was written by another version")  # noqa: TRY301 - one error for any invalid file
+        return [_decode(row) for row in document["keys"]]
     except (ValueError, TypeError, KeyError, RecursionError, InvalidRequest) as error:
         raise StoreCorrupt(
-            f"{path} is no file of API keys", hint="put it back from a copy, or move it away and make new keys"
+            f"{path} is not a file of API keys", hint="restore it from a copy, or move it away and create new keys"
         ) from error
 
 
-def _rows(document: Any) -> list[Any]:
-    if document["version"] != _VERSION:
-        raise ValueError("it was written by another version")
-    rows: list[Any] = document["keys"]
-    return rows
-
-
-def _key(row: Mapping[str, Any]) -> ApiKey:
+def _decode(row: Mapping[str, Any]) -> ApiKey:
     return ApiKey(
         key_id=_text(row["id"]),
         name=checked_name(_text(row["name"])),
@@ -329,14 +321,14 @@ def _key(row: Mapping[str, Any]) -> ApiKey:
         actions=None if row["actions"] is None else checked_actions(_texts(row["actions"])),
         agents=None if row["agents"] is None else frozenset(_texts(row["agents"])),
         scope=_text(row["scope"]),
-        # Only a plain `true` widens what a key sees.
+        # Only a plain `true` lets a key see all tasks.
         all_tasks=row["all_tasks"] is True,
     )
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return value
 
 

@@ -1,18 +1,12 @@
-"""Who is let in at a gateway: the same rules for HTTP, the handshakes of WebSockets, and gRPC.
+"""Authenticates the callers of a gateway and limits their rate, by one set of rules for HTTP, WebSockets and gRPC.
 
-    foreign web page        → ForeignOrigin
-    an authenticator knows  → its caller, if that has not asked too often
-    public, and no credentials brought → somebody who may only read
-    otherwise               → CredentialsRefused, with a challenge; RateLimited after too many wrong ones
+    foreign web page                   → ForeignOrigin
+    an authenticator accepts           → its caller, within the rate limit
+    public path without credentials    → the anonymous caller, who may only read
+    otherwise                          → CredentialsRefused with a challenge; RateLimited after too many failures
 
-What can be decided at once is returned at once; only what must be waited for (a key set, an owner's own authenticator)
+A decision that needs no waiting is returned directly. Only one that waits for a key set or for a custom authenticator
 is returned as an awaitable.
-
-How often somebody may ask: a bucket of tokens for each key, filled at a steady rate. Pure; time is an argument.
-
-A request takes a token. An empty bucket says how long it takes until there is one again.
-
-Builds the gate of a gateway from its settings.
 """
 
 from __future__ import annotations
@@ -54,13 +48,18 @@ from synapse.server.asgi import Scope
 from synapse.server.middleware import WebNames, hosts_of
 from synapse.server.peer import NOBODY, PEER, Peer
 
+log = logging.getLogger(__name__)
+
 MOST_KEYS: Final = 10_000
+ANONYMOUS: Final = Caller(scope=ANONYMOUS_SCOPE, actions=frozenset({READ}), name="anonymous")
+"""Reads public paths without credentials. No task is ever created in its scope."""
+_KEY_HINT: Final = "`synapse keys create NAME` makes a key; send it as `Authorization: Bearer …`"
 
 
 class RateLimit:
-    """Buckets that hold `burst` tokens and get `per_minute` new ones; a rate of 0 limits nothing.
+    """Token buckets, one for each key. A bucket holds `burst` tokens and gains `per_minute`; a rate of 0 is no limit.
 
-    The buckets that were used last are kept, `most_keys` of them: a forgotten one is a full one.
+    Pure: the time is an argument. Keeps the `most_keys` buckets that were used last; a dropped bucket counts as full.
     """
 
     def __init__(self, *, per_minute: float, burst: int, most_keys: int = MOST_KEYS) -> None:
@@ -70,16 +69,19 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str, now: float) -> float:
-        """Take a token and return 0, or take none and return the seconds until there is one."""
+        """Takes a token and returns 0, or takes none and returns the seconds until one is there."""
         if not self._per_second:
             return 0.0
         tokens = self._tokens(key, now)
         wait = self._wait(tokens)
-        self._keep(key, tokens if wait else tokens - 1, now)
+        self._buckets[key] = (tokens if wait else tokens - 1, now)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._most_keys:
+            self._buckets.popitem(last=False)
         return wait
 
     def wait(self, key: str, now: float) -> float:
-        """The seconds until a token can be taken; nothing is taken."""
+        """Returns the seconds until a token can be taken, and takes none."""
         return self._wait(self._tokens(key, now)) if self._per_second else 0.0
 
     def _tokens(self, key: str, now: float) -> float:
@@ -89,27 +91,15 @@ class RateLimit:
     def _wait(self, tokens: float) -> float:
         return 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
 
-    def _keep(self, key: str, tokens: float, now: float) -> None:
-        self._buckets[key] = (tokens, now)
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > self._most_keys:
-            self._buckets.popitem(last=False)
-
-
-log = logging.getLogger(__name__)
-
-ANONYMOUS: Final = Caller(scope=ANONYMOUS_SCOPE, actions=frozenset({READ}), name="anonymous")
-"""Who reads what is public. Nothing is ever made in its scope."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateLimits:
-    """How often a caller may ask, and how often an address may be wrong about who it is."""
+class AuthLimits:
+    """Rate limits: of requests by caller, and of wrong credentials by address."""
 
     requests: RateLimit = field(default_factory=lambda: RateLimit(per_minute=0, burst=1))
     failures: RateLimit = field(default_factory=lambda: RateLimit(per_minute=0, burst=1))
     behind_proxy: bool = False
-    """Whether it is a proxy that connects, and tells the caller's address."""
+    """Whether a proxy connects, and tells the caller's address in X-Forwarded-For."""
 
 
 def nothing_is_public(_path: str) -> bool:
@@ -117,7 +107,7 @@ def nothing_is_public(_path: str) -> bool:
 
 
 class GatewayAuth:
-    """Admits callers. `methods` says what the authenticators understand; when it says nothing, none is needed."""
+    """Admits callers. `methods` names the kinds of credentials that are accepted; empty means that none are needed."""
 
     def __init__(
         self,
@@ -126,26 +116,26 @@ class GatewayAuth:
         *,
         clock: Clock,
         names: WebNames,
-        limits: GateLimits,
+        limits: AuthLimits,
         is_public: Callable[[str], bool] = nothing_is_public,
     ) -> None:
         self.methods = methods
         self._authenticators = tuple(authenticators)
         self._unguessable = tuple(one for one in authenticators if one.unguessable)
-        self._unlocked = methods == AuthMethods()
+        self._needs_none = methods == AuthMethods()
         self._clock = clock
         self._names = names
         self._limits = limits
         self._is_public = is_public
 
     def admit(self, scope: Scope) -> Caller | Awaitable[Caller]:
-        """Return on whose behalf a request or a WebSocket runs.
+        """Returns the caller of a request or of a WebSocket.
 
         Raises, also when awaited:
-            ForeignOrigin: it comes from a web page, or was sent to a name, that is not ours.
-            CredentialsRefused: nobody is known by what it brings.
+            ForeignOrigin: a foreign web page sent it, or its Host header names another server.
+            CredentialsRefused: the credentials are missing or not valid.
             RateLimited: too many requests, or too many wrong credentials.
-            InternalFailure: it cannot be judged; the log says why.
+            InternalFailure: the credentials cannot be checked; the log says why.
         """
         headers: Headers = scope["headers"]
         self._names.check_origin(headers)
@@ -156,7 +146,7 @@ class GatewayAuth:
             peer=scope.get("state", {}).get(PEER, NOBODY),
             handshake=scope["type"] == "websocket",
         )
-        if self._unlocked or (self._is_public(credentials.path) and not credentials.given):
+        if self._needs_none or (self._is_public(credentials.path) and not credentials.given):
             self._names.check_host(headers)
         client = scope.get("client")
         return self._admit(credentials, client[0] if client else "")
@@ -164,41 +154,44 @@ class GatewayAuth:
     def admit_headers(
         self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = NOBODY
     ) -> Caller | Awaitable[Caller]:
-        """The same for what no browser sends, such as gRPC; `peer` is the caller's address. Raises as `admit` does."""
+        """Returns the caller of a request that no browser sends, such as gRPC; `peer` is the caller's address.
+
+        Raises what `admit` raises.
+        """
         return self._admit(Credentials(headers, path=path, query=query, peer=owner), peer)
 
     def count(self, caller: Caller) -> None:
-        """Note one more request of somebody who was admitted before. Raises RateLimited, CredentialsRefused."""
+        """Counts one more request of an admitted caller. Raises RateLimited, CredentialsRefused."""
         if not caller.holds():
             raise CredentialsRefused(
-                "these credentials count no longer", challenge=self.methods.challenge("invalid_token")
+                "these credentials are no longer valid", challenge=self.methods.challenge("invalid_token")
             )
         self._within_limits(caller, f"{caller.scope} {caller.name}")
 
     def _admit(self, credentials: Credentials, peer: str) -> Caller | Awaitable[Caller]:
         attempt = _Attempt(credentials, _address(credentials.headers, peer, behind_proxy=self._limits.behind_proxy))
         attempt.wait = self._limits.failures.wait(attempt.address, self._clock.monotonic())
-        # Keys cannot be guessed, so whoever shares an address with a guesser still gets in with one.
-        return self._ask(attempt, iter(self._unguessable if attempt.wait else self._authenticators))
+        # Keys cannot be guessed, so a caller who shares an address with a guesser still gets in with a key.
+        return self._authenticate(attempt, iter(self._unguessable if attempt.wait else self._authenticators))
 
-    def _ask(self, attempt: _Attempt, authenticators: Iterator[Authenticator]) -> Caller | Awaitable[Caller]:
+    def _authenticate(self, attempt: _Attempt, authenticators: Iterator[Authenticator]) -> Caller | Awaitable[Caller]:
         for authenticator in authenticators:
             verdict = authenticator.authenticate(attempt.credentials)
             if isinstance(verdict, Awaitable):
-                return self._ask_on(attempt, verdict, authenticators)
+                return self._authenticate_later(attempt, verdict, authenticators)
             if isinstance(verdict, Caller):
                 return self._within_limits(verdict, f"{verdict.scope} {verdict.name}")
             attempt.note(verdict)
-        return self._unknown(attempt)
+        return self._anonymous_or_refused(attempt)
 
-    async def _ask_on(
-        self, attempt: _Attempt, coming: Awaitable[Verdict], authenticators: Iterator[Authenticator]
+    async def _authenticate_later(
+        self, attempt: _Attempt, pending: Awaitable[Verdict], authenticators: Iterator[Authenticator]
     ) -> Caller:
-        verdict = await coming
+        verdict = await pending
         if isinstance(verdict, Caller):
             return self._within_limits(verdict, f"{verdict.scope} {verdict.name}")
         attempt.note(verdict)
-        caller = self._ask(attempt, authenticators)
+        caller = self._authenticate(attempt, authenticators)
         return caller if isinstance(caller, Caller) else await caller
 
     def _within_limits(self, caller: Caller, key: str) -> Caller:
@@ -207,7 +200,7 @@ class GatewayAuth:
             raise RateLimited("too many requests", seconds=seconds)
         return caller
 
-    def _unknown(self, attempt: _Attempt) -> Caller:
+    def _anonymous_or_refused(self, attempt: _Attempt) -> Caller:
         given = attempt.credentials.given
         if not given and not attempt.why and self._is_public(attempt.credentials.path):
             return self._within_limits(ANONYMOUS, f"address {attempt.address}")
@@ -220,12 +213,12 @@ class GatewayAuth:
         raise CredentialsRefused(
             attempt.why or ("these credentials are not known here" if given else "this needs credentials"),
             challenge=self.methods.challenge("invalid_token" if given else ""),
-            hint=_HOW_TO_GET_IN if self.methods.api_keys else "",
+            hint=_KEY_HINT if self.methods.api_keys else "",
         )
 
 
 class _Attempt:
-    """One caller at the gate, and what was found wrong so far."""
+    """One attempt to authenticate: the seconds that it must wait, and why its credentials are not valid."""
 
     __slots__ = ("address", "credentials", "wait", "why")
 
@@ -240,15 +233,12 @@ class _Attempt:
             self.why = verdict.why
 
 
-_HOW_TO_GET_IN: Final = "`synapse keys create NAME` makes a key; send it as `Authorization: Bearer …`"
-
-
 def _address(headers: Headers, peer: str, *, behind_proxy: bool) -> str:
-    """Whom a wrong attempt is counted for."""
+    """Returns the address, or the IPv6 network, that failed attempts are counted by."""
     if behind_proxy:
         for name, value in headers:
             if name == b"x-forwarded-for":
-                # The last one is what our own proxy saw; those before it are what the caller said.
+                # Our own proxy wrote the last address; the caller may have written those before it.
                 peer = value.rpartition(b",")[2].strip().decode("latin-1")
     try:
         address = ipaddress.ip_address(peer)
@@ -256,7 +246,7 @@ def _address(headers: Headers, peer: str, *, behind_proxy: bool) -> str:
         return peer[:64]
     if address.version == 4:
         return peer
-    # One household has a /64 of its own, and could be somebody else with each attempt.
+    # One household has a /64 of its own, and could use another address for each attempt.
     return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
 
 
@@ -269,20 +259,24 @@ def build_gateway_auth(
     tickets: TicketBook | None = None,
     is_public: Callable[[str], bool] = nothing_is_public,
 ) -> GatewayAuth:
-    """Return the gate.
+    """Builds the authentication of a gateway from its settings.
 
     Raises:
-        InvalidSettings: no method is left, or one cannot be used.
+        InvalidSettings: no kind of credentials is enabled, or one cannot be used.
         StoreCorrupt, StoreFailed: the file of API keys cannot be used.
     """
     authenticators: list[Authenticator] = [] if tickets is None else [TicketAuthenticator(tickets, clock)]
-    authenticators += [SameUserAuthenticator(_own_uid())] if access.no_auth else _authenticators(access, home, clock)
+    if access.no_auth:
+        # Other systems than Linux do not tell which user owns a TCP connection.
+        authenticators.append(SameUserAuthenticator(os.getuid() if sys.platform == "linux" else None))
+    else:
+        authenticators += _authenticators(access, home, clock)
     return GatewayAuth(
         authenticators,
         AuthMethods() if access.no_auth else auth_methods(access),
         clock=clock,
         names=names,
-        limits=GateLimits(
+        limits=AuthLimits(
             requests=RateLimit(per_minute=0 if access.no_auth else access.requests_per_minute, burst=access.burst),
             failures=RateLimit(per_minute=access.failures_per_minute, burst=access.failures_per_minute),
             behind_proxy=access.behind_proxy,
@@ -292,14 +286,14 @@ def build_gateway_auth(
 
 
 def new_tickets() -> TicketBook:
-    """Tickets that nobody can guess."""
+    """Returns an empty ticket book that mints random texts of 256 bits."""
     return TicketBook(lambda: secrets.token_urlsafe(32))
 
 
 def gateway_names(access: AccessSettings, *, host: str, port: int, public_url: str = "") -> WebNames:
-    """The names that a gateway answers to: on loopback this machine's and that of its public address, else any.
+    """Returns the host names of a gateway: on loopback those of this machine and of its public address, else any.
 
-    Who asks a gateway that is open to the network may call it by an address, or by a name of their own network.
+    Callers of a gateway that is open to the network may use an address, or a name of their own network.
     """
     public = hosts_of(public_url) if public_url else frozenset[str]()
     own = [f"{urlsplit(public_url).scheme}://{name}" for name in public]
@@ -307,7 +301,7 @@ def gateway_names(access: AccessSettings, *, host: str, port: int, public_url: s
 
 
 def auth_methods(access: AccessSettings) -> AuthMethods:
-    """What cards and challenges say about how to get in."""
+    """Returns the kinds of credentials that cards and challenges name."""
     rules = access.jwt.rules if access.jwt else None
     return AuthMethods(
         api_keys=access.api_keys,
@@ -321,22 +315,22 @@ def _authenticators(access: AccessSettings, home: Path, clock: Clock) -> list[Au
     found: list[Authenticator] = []
     if access.api_keys:
         keys = KeyFile(home, clock)
-        # A damaged file is told to whoever starts the gateway, not to its callers.
+        # Reads the file now: a damaged one must stop the start, and not show up in answers to callers.
         keys.all()
         found.append(KeyAuthenticator(keys, clock))
     if access.jwt is not None:
-        found.append(JwtAuthenticator(access.jwt.rules, _signing_keys(access.jwt, clock), clock))
+        found.append(JwtAuthenticator(access.jwt.rules, _open_signing_keys(access.jwt, clock), clock))
     if access.custom:
         found.append(CustomAuthenticator(load_custom(access.custom)))
     if not found:
         raise InvalidSettings(
-            "nobody could get in: API keys are off, and there is no [auth.jwt] and no custom authenticator",
-            hint="switch one of them on; --no-auth serves this machine without any",
+            "no caller could authenticate: API keys are off, and there is no [auth.jwt] and no custom authenticator",
+            hint="enable one of them, or use --no-auth to serve only this machine",
         )
     return found
 
 
-def _signing_keys(jwt: JwtSettings, clock: Clock) -> SigningKeys:
+def _open_signing_keys(jwt: JwtSettings, clock: Clock) -> SigningKeys:
     if jwt.jwks_file is not None:
         return KeySetFile(jwt.jwks_file)
     if jwt.jwks_url:
@@ -345,10 +339,10 @@ def _signing_keys(jwt: JwtSettings, clock: Clock) -> SigningKeys:
 
 
 def load_custom(path: str) -> Custom:
-    """Return the callable that `package.module:callable` names.
+    """Imports the callable that `package.module:callable` names.
 
     Raises:
-        InvalidSettings: it cannot be imported, or is none.
+        InvalidSettings: it cannot be imported, or is not callable.
     """
     module, _, name = path.partition(":")
     try:
@@ -361,8 +355,3 @@ def load_custom(path: str) -> Custom:
         raise InvalidSettings(f"the authenticator {path} is not callable")
     loaded: Custom = function
     return loaded
-
-
-def _own_uid() -> int | None:
-    """Whose connections are let in without authentication; None where the system does not tell whose one is."""
-    return os.getuid() if sys.platform == "linux" else None

@@ -1,10 +1,10 @@
-"""OAuth 2.0 access tokens that are JWTs (RFC 9068): signed by an issuer that is trusted, for us, and not expired.
+"""Checks OAuth 2.0 access tokens that are JWTs (RFC 9068): signature, issuer, audience and times.
 
-The keys that tokens are checked with: one shared secret, a key set in a file, or a key set at an address.
+The keys come from a shared secret, from a key set in a file, or from a key set at a URL.
 
-A key set at an address is kept, and fetched again when it is old or does not have the key that a token names, but not
-too often: a stranger's tokens must not make us ask somebody else all the time. Those who cannot be judged without it
-wait for one fetch together, all others are not delayed.
+A key set at a URL is cached. It is fetched again when it is old or lacks the key that a token names, but not too often:
+forged tokens must not make the gateway flood the issuer. Requests that need the new set wait for one fetch together;
+all others are not delayed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,41 @@ from synapse.core.types import Clock
 from synapse.net.http import HttpClient
 from synapse.net.http_types import HttpFailed, HttpRequest, Reason
 
+log = logging.getLogger(__name__)
+
 LONGEST_TOKEN: Final = 16 * 1024
+FRESH_SECONDS: Final = 600.0
+"""An older key set is fetched again, while it is still used."""
+STALE_SECONDS: Final = 3600.0
+"""An older key set is not used."""
+RETRY_SECONDS: Final = 10.0
+"""The shortest time between two fetches."""
+FETCH_SECONDS: Final = 5.0
+LARGEST_SET: Final = 1024 * 1024
+
+FAMILIES: Final[Mapping[str, frozenset[str]]] = {
+    "RSA": frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}),
+    "EC": frozenset({"ES256", "ES384", "ES512"}),
+    "OKP": frozenset({"EdDSA"}),
+}
+"""The algorithms of each kind of key in a set. No shared secrets: a set is public."""
+SYMMETRIC: Final = frozenset({"HS256", "HS384", "HS512"})
 
 _FAULTS: Final[tuple[tuple[type[jwt.PyJWTError], str], ...]] = (
     (jwt.InvalidSignatureError, "the token's signature is wrong"),
-    (jwt.InvalidAudienceError, "the token is for somebody else"),
-    (jwt.InvalidIssuerError, "the token was issued by somebody else"),
-    (jwt.MissingRequiredClaimError, "the token lacks a claim: exp, iss, aud and sub are needed"),
+    (jwt.InvalidAudienceError, "the token is for another audience"),
+    (jwt.InvalidIssuerError, "the token is from another issuer"),
+    (jwt.MissingRequiredClaimError, "the token lacks a claim: exp, iss, aud and sub are required"),
+)
+_KEY_SET_HINT: Final = (
+    '[auth.jwt] jwks_file must name a JSON Web Key Set (RFC 7517): {"keys": […]} with public keys '
+    "of the kinds RSA, EC or OKP; not a certificate or a PEM file"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """Which tokens are taken, and what they allow."""
+    """Which tokens are accepted, and what they allow."""
 
     issuer: str
     audience: str
@@ -49,13 +71,13 @@ class TokenRules:
     leeway: float = 30.0
     """Seconds by which the issuer's clock may differ from ours."""
     actions: Mapping[str, frozenset[str]]
-    """What each scope of a token allows."""
+    """The actions that each scope of a token allows."""
     agents_claim: str = ""
-    """The claim that lists the agents which the token is for; without one it is for all."""
+    """The claim that lists the agents that the token may use; without it, all."""
 
 
 class JwtAuthenticator:
-    """Judges bearer tokens that look like JWTs."""
+    """Checks bearer tokens that look like JWTs."""
 
     unguessable = False
 
@@ -76,16 +98,16 @@ class JwtAuthenticator:
             return Refusal("the token cannot be read")
         algorithm = header.get("alg")
         if algorithm not in self._rules.algorithms:
-            return Refusal("the token is signed in a way that is not taken here")
+            return Refusal("the token's signing algorithm is not accepted here")
         key = self._keys.find(str(header.get("kid", "")))
         if isinstance(key, Awaitable):
-            return self._judge_late(token, algorithm, key)
-        return self._judge(token, algorithm, key)
+            return self._verify_later(token, algorithm, key)
+        return self._verify(token, algorithm, key)
 
-    async def _judge_late(self, token: str, algorithm: str, key: Awaitable[SigningKey | None]) -> Verdict:
-        return self._judge(token, algorithm, await key)
+    async def _verify_later(self, token: str, algorithm: str, key: Awaitable[SigningKey | None]) -> Verdict:
+        return self._verify(token, algorithm, await key)
 
-    def _judge(self, token: str, algorithm: str, key: SigningKey | None) -> Verdict:
+    def _verify(self, token: str, algorithm: str, key: SigningKey | None) -> Verdict:
         if key is None or algorithm not in key.algorithms:
             return Refusal("the token is signed with a key that is not known here")
         try:
@@ -95,7 +117,7 @@ class JwtAuthenticator:
                 algorithms=[algorithm],
                 issuer=self._rules.issuer,
                 audience=self._rules.audience,
-                # Times are ours to check, by the clock that we were given.
+                # `_untimely` checks the times, by our own clock.
                 options={
                     "require": ["exp", "iss", "aud", "sub"],
                     "verify_exp": False,
@@ -106,38 +128,35 @@ class JwtAuthenticator:
         except jwt.PyJWTError as error:
             return Refusal(next((why for kind, why in _FAULTS if isinstance(error, kind)), "the token is not valid"))
         except (TypeError, ValueError, AttributeError):
-            # An elliptic curve where the algorithm wants another: the libraries say it in their own ways.
+            # Such as a curve that the algorithm does not use: the libraries raise different errors for it.
             return Refusal("the token is signed with a key that does not fit its algorithm")
-        return self._bearer_of(claims)
+        return self._caller(claims)
 
-    def _bearer_of(self, claims: Mapping[str, Any]) -> Verdict:
+    def _caller(self, claims: Mapping[str, Any]) -> Verdict:
         why = _untimely(claims, self._clock.now().timestamp(), self._rules.leeway)
         if why:
             return Refusal(why)
         subject: object = claims["sub"]
         if not isinstance(subject, str) or not subject:
             return Refusal("the token names no subject")
-        scopes = _texts(claims.get("scope", claims.get("scp", ())))
+        scopes = _words(claims.get("scope", claims.get("scp", ())))
+        claim = self._rules.agents_claim
         none = frozenset[str]()
         return Caller(
             scope=f"sub:{self._rules.issuer}|{subject}",
             actions=none.union(*(self._rules.actions.get(scope, none) for scope in scopes)),
-            agents=self._agents_of(claims),
+            # A claim that cannot be read allows no agent, not all.
+            agents=_words(claims[claim]) if claim and claim in claims else None,
             name=subject,
-            holds=partial(self._holds, claims),
+            holds=partial(self._is_still_valid, claims),
         )
 
-    def _holds(self, claims: Mapping[str, Any]) -> bool:
+    def _is_still_valid(self, claims: Mapping[str, Any]) -> bool:
         return not _untimely(claims, self._clock.now().timestamp(), self._rules.leeway)
-
-    def _agents_of(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
-        """The agents that the token is for. A claim that cannot be read is for none, not for all."""
-        claim = self._rules.agents_claim
-        return _texts(claims[claim]) if claim and claim in claims else None
 
 
 def _untimely(claims: Mapping[str, Any], now: float, leeway: float) -> str:
-    """Why the token does not count at this moment, or an empty string."""
+    """Says why the token is not valid at `now`, or returns an empty string."""
     if not now < _seconds(claims["exp"], -math.inf) + leeway:
         return "the token has expired"
     if not _seconds(claims.get("nbf", now), math.inf) <= now + leeway:
@@ -151,8 +170,8 @@ def _seconds(value: object, otherwise: float) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
 
 
-def _texts(value: object) -> frozenset[str]:
-    """A claim that is a list of texts, or one text of words."""
+def _words(value: object) -> frozenset[str]:
+    """Returns the words of a claim: of one string, or of a list of strings."""
     if isinstance(value, str):
         return frozenset(value.split())
     if isinstance(value, list | tuple):
@@ -160,45 +179,22 @@ def _texts(value: object) -> frozenset[str]:
     return frozenset()
 
 
-log = logging.getLogger(__name__)
-
-FRESH_SECONDS: Final = 600.0
-STALE_SECONDS: Final = 3600.0
-AGAIN_SECONDS: Final = 10.0
-FETCH_SECONDS: Final = 5.0
-LARGEST_SET: Final = 1024 * 1024
-
-FAMILIES: Final[Mapping[str, frozenset[str]]] = {
-    "RSA": frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}),
-    "EC": frozenset({"ES256", "ES384", "ES512"}),
-    "OKP": frozenset({"EdDSA"}),
-}
-"""Which algorithms a key of a set can be used with. No shared secrets: a set is public."""
-SYMMETRIC: Final = frozenset({"HS256", "HS384", "HS512"})
-
-
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key, and the algorithms that it may be used with: a token must not choose what its key means."""
+    """A key, and the algorithms that it may be used with: the token must not choose how its key is used."""
 
     material: Any = field(repr=False)
     algorithms: frozenset[str]
 
 
-_A_SET: Final = (
-    '[auth.jwt] jwks_file names a JSON Web Key Set (RFC 7517): {"keys": […]} with public keys '
-    "of the kinds RSA, EC or OKP; a certificate or a PEM file is none"
-)
-
-
 class SigningKeys(Protocol):
-    """Finds the key that a token names; an empty `kid` means the only one."""
+    """Finds the key that a token names; an empty `kid` means the only key."""
 
     def find(self, kid: str, /) -> SigningKey | Awaitable[SigningKey | None] | None: ...
 
 
 class IssuerSecret:
-    """One secret, known to the issuer and to us."""
+    """A secret that the issuer shares with this gateway."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = SigningKey(secret, SYMMETRIC)
@@ -208,30 +204,32 @@ class IssuerSecret:
 
 
 class KeySetFile:
-    """A key set in a file, read again when it has changed."""
+    """A key set in a file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InvalidSettings when it cannot be used."""
+        """Raises InvalidSettings when the file cannot be used."""
         self._path = path
         self._seen: tuple[int, int, int] = (0, 0, 0)
         self._keys: Mapping[str, SigningKey] = {}
         try:
             self._read()
         except OSError as error:
-            raise InvalidSettings(f"the key set {path} cannot be read: {error.strerror}", hint=_A_SET) from error
+            raise InvalidSettings(f"the key set {path} cannot be read: {error.strerror}", hint=_KEY_SET_HINT) from error
         except ValueError as error:
-            raise InvalidSettings(f"{path} is no key set: {error}", hint=_A_SET) from error
+            raise InvalidSettings(f"{path} is not a key set: {error}", hint=_KEY_SET_HINT) from error
         if not self._keys:
-            # Later it may be so, to let nobody in any more; at the start it is the wrong file.
-            raise InvalidSettings(f"{path} is no key set: none of its keys can check a signature", hint=_A_SET)
+            # Later its owner may empty it to lock all tokens out; at the start it is the wrong file.
+            raise InvalidSettings(
+                f"{path} is not a key set: none of its keys can check a signature", hint=_KEY_SET_HINT
+            )
 
     def find(self, kid: str) -> SigningKey | None:
         try:
             self._read()
         except (OSError, ValueError) as error:
-            # It may be being written; what was read last still counts.
+            # Perhaps it is just being written; the keys that were read last still count.
             log.warning("key_set_unreadable", extra={"path": str(self._path), "error": str(error)})
-        return _named(self._keys, kid)
+        return _find_key(self._keys, kid)
 
     def _read(self) -> None:
         status = self._path.stat()
@@ -242,7 +240,7 @@ class KeySetFile:
 
 
 class FetchedKeySet:
-    """A key set that `fetch` brings; it raises OSError or ExternalAgentFailed."""
+    """A key set that `fetch` downloads; `fetch` may raise OSError or ExternalAgentFailed."""
 
     def __init__(self, fetch: Callable[[], Awaitable[bytes]], clock: Clock) -> None:
         self._fetch = fetch
@@ -260,19 +258,19 @@ class FetchedKeySet:
             return known
         if self._fetching is None and not self._may_fetch():
             return None
-        return self._find_again(kid)
+        return self._find_after_fetch(kid)
 
-    async def _find_again(self, kid: str) -> SigningKey | None:
-        # Whoever leaves does not call it off for the others.
+    async def _find_after_fetch(self, kid: str) -> SigningKey | None:
+        # A request that is cancelled must not cancel the fetch for the others.
         await asyncio.shield(self._fetching or self._start_fetching())
         return self._known(kid)
 
     def _start_fetching(self) -> asyncio.Task[None]:
         self._tried_at = self._clock.monotonic()
-        self._fetching = asyncio.create_task(self._fetch_once())
+        self._fetching = asyncio.create_task(self._update())
         return self._fetching
 
-    async def _fetch_once(self) -> None:
+    async def _update(self) -> None:
         try:
             self._keys = read_key_set(await self._fetch())
             self._fetched_at = self._clock.monotonic()
@@ -282,20 +280,20 @@ class FetchedKeySet:
             self._fetching = None
 
     def _known(self, kid: str) -> SigningKey | None:
-        """While the issuer cannot be asked, its last keys count for some time, and not for ever."""
-        return _named(self._keys, kid) if self._age() < STALE_SECONDS else None
+        """Returns a key of the cached set, which counts for STALE_SECONDS while the issuer does not answer."""
+        return _find_key(self._keys, kid) if self._age() < STALE_SECONDS else None
 
     def _age(self) -> float:
         return self._clock.monotonic() - self._fetched_at
 
     def _may_fetch(self) -> bool:
-        return self._fetching is None and self._clock.monotonic() - self._tried_at >= AGAIN_SECONDS
+        return self._fetching is None and self._clock.monotonic() - self._tried_at >= RETRY_SECONDS
 
 
 def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
-    """Return a function that gets the document at `url`.
+    """Returns a function that downloads the document at `url`.
 
-    It follows no redirect, so the keys come from there or not at all. It raises ExternalAgentFailed.
+    It follows no redirects, so that the keys come from this URL only. It raises ExternalAgentFailed.
     """
     client = HttpClient()
 
@@ -307,23 +305,25 @@ def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
             if failed.reason is Reason.BODY_TOO_LARGE:
                 raise ExternalAgentFailed(f"the key set is larger than {LARGEST_SET} bytes") from failed
             place = urlsplit(url)
-            raise ExternalAgentFailed(f"{place.scheme}://{place.netloc} gives no key set: {failed}") from failed
+            raise ExternalAgentFailed(
+                f"the key set of {place.scheme}://{place.netloc} cannot be fetched: {failed}"
+            ) from failed
         if answer.status != 200:
-            raise ExternalAgentFailed(f"the key set is not there: status {answer.status}")
+            raise ExternalAgentFailed(f"the key set cannot be fetched: status {answer.status}")
         return answer.body
 
     return fetch
 
 
 def read_key_set(content: bytes) -> Mapping[str, SigningKey]:
-    """The keys of a JSON Web Key Set that signatures can be checked with, by their `kid`. Raises ValueError."""
+    """Returns the keys of a JSON Web Key Set that can check signatures, by their `kid`. Raises ValueError."""
     try:
         document: object = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError("it is not JSON") from error
     rows: object = cast("dict[str, object]", document).get("keys") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise ValueError("it has no list 'keys'")  # noqa: TRY004 - a document that cannot be meant, whatever is wrong
+        raise ValueError("it has no list 'keys'")  # noqa: TRY004 - callers handle one error for any invalid document
     keys: dict[str, SigningKey] = {}
     for row in cast("list[object]", rows):
         if isinstance(row, dict):
@@ -335,7 +335,7 @@ def read_key_set(content: bytes) -> Mapping[str, SigningKey]:
 
 
 def _signing_key(fields: dict[str, Any]) -> SigningKey | None:
-    """One key of a set, or None for one that is for something else, or that we cannot use."""
+    """Returns one key of a set, or None if it is not for signatures or cannot be used."""
     family = FAMILIES.get(str(fields.get("kty")), frozenset[str]())
     if fields.get("use", "sig") != "sig" or not family:
         return None
@@ -346,7 +346,7 @@ def _signing_key(fields: dict[str, Any]) -> SigningKey | None:
         return None
 
 
-def _named(keys: Mapping[str, SigningKey], kid: str) -> SigningKey | None:
+def _find_key(keys: Mapping[str, SigningKey], kid: str) -> SigningKey | None:
     if not kid and len(keys) == 1:
         return next(iter(keys.values()))
     return keys.get(kid)

@@ -1,13 +1,11 @@
-"""Who is connected, and may they act: proven by the kernel, not claimed in the request.
+"""Authenticates the callers of a host on this machine by what the kernel says of their connection.
 
-    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read when the connection is
-                  accepted (see lineage), and tell an agent from a person
-    TCP           the uid of the peer's socket (see tcp_owner); neither an agent nor a person is proven
-    otherwise     a bearer token
+    Unix socket   SO_PEERCRED gives uid and pid. The process and its ancestors, read when the connection is accepted
+                  (see server.lineage), tell an agent from a person
+    TCP           the uid that owns the peer's socket (see server.peer); proves neither an agent nor a person
+    otherwise     the bearer token: a secret in a private file, created at the first start
 
-On systems that do not tell whose connection it is, only the token counts.
-
-The bearer token that opens an agent's TCP port to other users: a secret in a private file, made at first start.
+Where the system does not tell which user owns a connection, only the token counts.
 """
 
 from __future__ import annotations
@@ -29,16 +27,19 @@ from synapse.server.asgi import Scope
 from synapse.server.lineage import standing_of, terminal_doubt
 from synapse.server.peer import NOBODY, PEER, Peer, read_in_thread
 
+TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
+_TOKEN_BYTES: Final = 32
+
 
 def loopback_hosts(port: int) -> frozenset[str]:
-    """The names that a request to this machine's `port` may have in its Host header."""
+    """Returns the Host headers that a request to this machine's `port` may have."""
     return frozenset({f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"})
 
 
 class LocalAuth:
-    """Admits callers: those of `uid`, and those who bring the token. `entries` gives the agents that are here.
+    """Admits processes of the user `uid`, and callers with the token. `entries` returns the agents that run here.
 
-    With `terminal_decides`, what only people decide is taken only from processes at a terminal that no agent opened.
+    With `terminal_decides`, only processes at a terminal that no agent opened may decide what people decide.
     """
 
     def __init__(
@@ -59,26 +60,26 @@ class LocalAuth:
 
     @property
     def reads_processes(self) -> bool:
-        """Whether `admit` looks at processes, so that it does not belong into an event loop."""
+        """Whether `admit` reads /proc, so that it must not run in the event loop."""
         return self._terminal_decides
 
     def admit(self, scope: Scope) -> Caller:
-        """Return on whose behalf the request runs.
+        """Returns the caller of a request.
 
         Raises:
-            ForeignOrigin: it comes from a web page, or was sent to a name that is not ours.
-            Unauthenticated: it is another user's, without the token.
+            ForeignOrigin: a web page sent it, or its Host header names another server.
+            Unauthenticated: another user sent it, without the token.
         """
         peer: Peer = scope["state"].get(PEER, NOBODY)
         self._check_origin(scope["headers"], peer)
         if peer.caller is not None:
             return peer.caller
         if peer.uid != self._uid:
-            return self._by_token(scope["headers"], peer)
-        peer.caller = self._of_process(peer) if peer.via_socket else Caller()
+            return self._caller_by_token(scope["headers"], peer)
+        peer.caller = self._caller_by_process(peer) if peer.via_socket else Caller()
         return peer.caller
 
-    def _of_process(self, peer: Peer) -> Caller:
+    def _caller_by_process(self, peer: Peer) -> Caller:
         entries = tuple(self._entries())
         agent_id, doubt = standing_of(peer.lineage, entries)
         return Caller(
@@ -91,33 +92,30 @@ class LocalAuth:
         )
 
     def _check_origin(self, headers: Headers, peer: Peer) -> None:
-        """Web pages reach loopback ports, also under a name that they made point here; they never reach a socket."""
+        """Refuses web pages: they reach loopback ports, also by a name that they let point here, but no Unix socket."""
         hosts = 0
         for name, value in headers:
             if name == b"origin" and value.lower() not in self._origins:
-                raise ForeignOrigin("requests from web pages are not taken", hint="leave the Origin header out")
+                raise ForeignOrigin("requests from web pages are not accepted", hint="omit the Origin header")
             if name == b"host" and value.lower() in self._hosts:
                 hosts += 1
             elif name == b"host":
                 hosts += 2
-        # A page that made its own name point here has no token, so whoever has it may use any name of this machine.
-        if hosts != 1 and not peer.via_socket and not self._brings_token(headers):
-            raise self._foreign_host()
+        # A page that lets its own name point here has no token, so a caller with the token may use any host name.
+        if hosts != 1 and not peer.via_socket and not self._has_token(headers):
+            names = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
+            raise ForeignOrigin("the Host header does not name this agent", hint=f"send the request to {names}")
 
-    def _foreign_host(self) -> ForeignOrigin:
-        names = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
-        return ForeignOrigin("the Host header does not name this agent", hint=f"send it to {names}")
-
-    def _brings_token(self, headers: Headers) -> bool:
+    def _has_token(self, headers: Headers) -> bool:
         given = next((value for name, value in headers if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
         return bool(self._token) and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
-    def _by_token(self, headers: Headers, peer: Peer) -> Caller:
-        if self._brings_token(headers):
-            return Caller(via_socket=peer.via_socket, doubt="a token does not tell whose process it is")
+    def _caller_by_token(self, headers: Headers, peer: Peer) -> Caller:
+        if self._has_token(headers):
+            return Caller(via_socket=peer.via_socket, doubt="a token does not identify the process")
         why = (
-            "it cannot be told which user this connection belongs to"
+            "the system does not tell which user owns this connection"
             if peer.uid is None
             else f"this connection belongs to another user (uid {peer.uid})"
         )
@@ -125,52 +123,48 @@ class LocalAuth:
 
 
 class LocalAdmission:
-    """Lets `gate` judge a process once it knows the agents that run.
+    """Calls `auth` once the running agents are known.
 
-    They are not read in the event loop; `read_agents` brings `entries` of the gate up to date.
+    Does not read them in the event loop: `read_agents` refreshes the `entries` of `auth`.
     """
 
-    def __init__(self, gate: LocalAuth, read_agents: Callable[[], Awaitable[object]]) -> None:
-        self._gate = gate
+    def __init__(self, auth: LocalAuth, read_agents: Callable[[], Awaitable[object]]) -> None:
+        self._auth = auth
         self._read_agents = read_agents
 
     def __call__(self, scope: Scope) -> Caller | Awaitable[Caller]:
-        """Return on whose behalf a request runs; see `LocalAuth.admit`."""
+        """Returns the caller of a request; see `LocalAuth.admit`."""
         peer: Peer = scope["state"].get(PEER, NOBODY)
         if peer.caller is not None or not peer.via_socket:
-            return self._gate.admit(scope)
+            return self._auth.admit(scope)
         return self._admit_process(scope)
 
     async def _admit_process(self, scope: Scope) -> Caller:
         await self._read_agents()
-        if self._gate.reads_processes:
-            return await read_in_thread(partial(self._gate.admit, scope))
-        return self._gate.admit(scope)
-
-
-FILE: Final = "token"
-_BYTES: Final = 32
+        if self._auth.reads_processes:
+            return await read_in_thread(partial(self._auth.admit, scope))
+        return self._auth.admit(scope)
 
 
 def own_token(home: Path) -> str:
-    """Return the user's token, made if there is none; several processes may ask at once.
+    """Returns the user's token, and creates it if there is none. Safe when several processes call it at once.
 
     Raises OSError.
     """
     make_folders(home)
-    path = home / FILE
-    draft = home / f".{FILE}.{os.getpid()}"
+    path = home / TOKEN_FILE
+    draft = home / f".{TOKEN_FILE}.{os.getpid()}"
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
-        pass  # nobody has made it yet
+        pass  # this is the first start
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(_BYTES) + "\n")
+        file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
     try:
-        # Unlike a rename, a link does not replace what another process has made meanwhile.
+        # Unlike a rename, a link does not replace a token that another process has created meanwhile.
         path.hardlink_to(draft)
     except FileExistsError:
-        pass  # then that one counts
+        pass  # the other process's token counts
     finally:
         draft.unlink()
     return path.read_text(encoding="ascii").strip()

@@ -1,12 +1,12 @@
-"""Who may do what at a gateway: pure decisions over a caller and a request. What is not allowed to be seen is missing.
+"""Decides which requests a caller of a gateway may make, and hides details of this machine from errors. Pure.
 
 read      tasks, agents, push configurations
-send      messages; what is kept about a task, and who is told of it
-cancel    ends of tasks
-approve   answers to what an agent's program asks
-register  agents from elsewhere
+send      messages; change a task's metadata, set its push configurations
+cancel    end tasks, delete them
+approve   answer the questions of agents
+register  external agents
 
-What callers from elsewhere are told of a store that fails: that it does, and nothing of this machine's files.
+An agent that the caller may not use looks like a missing one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from synapse.core.caller import APPROVE, CANCEL, READ, REGISTER, SEND, Caller
 from synapse.core.errors import AgentNotFound, Forbidden, StoreFailed
 from synapse.core.requests import ChangeTask, ForAgent, GetAgent, RegisterAgent, RemoveAgent, Request
 
+log = logging.getLogger(__name__)
+
 NOT_HERE: Final = ""
-"""Stands for the action of what belongs to an agent or to the person at its machine: no caller of a gateway may."""
+"""The action of requests that only an agent, or a person at its machine, may make: no caller of a gateway may."""
 
 ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.SendMessage: SEND,
@@ -55,7 +57,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.GetAgent: READ,
     requests.RegisterAgent: REGISTER,
     requests.RemoveAgent: REGISTER,
-    # What comes over the socket that it opens is judged like everything else.
+    # Requests over the WebSocket that the ticket opens are checked like all others.
     requests.IssueTicket: READ,
     requests.GetFigures: READ,
     requests.OnBehalfOf: NOT_HERE,
@@ -63,12 +65,12 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
 
 
 def check_access(request: Request[object], caller: Caller) -> None:
-    """Return when the caller may ask this.
+    """Raises unless the caller may make the request.
 
-    Whether it sees the task that the request is about is decided where the task is loaded, by `caller.sees`.
+    Whether the caller may see the task of the request is decided where the task is loaded, by `caller.sees`.
 
     Raises:
-        AgentNotFound: the agent is not one of the caller's; the same as when there is none.
+        AgentNotFound: the caller may not use the agent, or there is no such agent.
         Forbidden: the caller may not do this.
     """
     inner = request
@@ -79,17 +81,18 @@ def check_access(request: Request[object], caller: Caller) -> None:
         _check_agent(inner.agent, caller)
     _check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:
-        # Moving a task to another state ends it, or takes it from the agent that works on it.
+        # A change of state ends a task, or takes it from the agent that works on it.
         _check_action(CANCEL, caller)
     if isinstance(inner, RegisterAgent) and caller.agents is not None:
-        # Behind a name that it may use, it would reach whatever the gateway's machine reaches.
+        # Under a name that it may use, the caller could register any address that the gateway's machine reaches.
         raise Forbidden(
-            "these credentials are for some agents only, and add none", hint="ask the gateway's owner to add the agent"
+            "these credentials are limited to some agents and cannot register new ones",
+            hint="ask the gateway's owner to add the agent",
         )
 
 
 def may_use(caller: Caller, agent: str) -> bool:
-    """Whether the agent, by its name at the gateway, exists for this caller."""
+    """Whether the caller may see and use the agent of this name."""
     return caller.agents is None or agent in caller.agents
 
 
@@ -101,24 +104,22 @@ def _check_agent(agent: str, caller: Caller) -> None:
 def _check_action(action: str, caller: Caller) -> None:
     if action == NOT_HERE:
         raise Forbidden(
-            "that is not done through a gateway", hint="it belongs to the agent, or to a person at the agent's machine"
+            "this cannot be done through a gateway",
+            hint="only the agent itself, or a person at its machine, can do it",
         )
     if caller.actions is not None and action not in caller.actions:
         allowed = ", ".join(sorted(caller.actions)) or "nothing"
         raise Forbidden(
-            f"these credentials do not allow to {action}",
-            hint=f"they allow {allowed}; ask the gateway's owner for one that allows {action}",
+            f"these credentials do not allow '{action}'",
+            hint=f"they allow {allowed}; ask the gateway's owner for credentials that allow {action}",
         )
-
-
-log = logging.getLogger(__name__)
 
 
 @contextmanager
 def hide_store_details() -> Generator[None]:
-    """Log what a StoreFailed says, and say it without the paths and commands that are in it."""
+    """Logs a StoreFailed and raises it again without paths and commands of this machine."""
     try:
         yield
     except StoreFailed as error:
-        log.error("store_failed", extra={"error": str(error), "code": error.code})  # noqa: TRY400 - the sentence says it all
-        raise StoreFailed("the gateway's store cannot do it now", hint="try again in a while") from error
+        log.error("store_failed", extra={"error": str(error), "code": error.code})  # noqa: TRY400 - no traceback needed
+        raise StoreFailed("the gateway's store failed", hint="try again later") from error

@@ -1,10 +1,7 @@
-"""Who is let in at a gateway, as its configuration says: `[auth]`, `[rate_limit]`, `[cors]`, `[tls]`, `behind_proxy`.
+"""Reads the access settings of a gateway: `[auth]`, `[rate_limit]`, `[cors]`, `[tls]` and `behind_proxy`.
 
-Secrets do not stand in the file: it names the environment variable that has one.
-
-What a gateway refuses to be started as: open to the network without TLS, or without authentication.
-
-Which addresses are reached from this machine only.
+The file holds no secrets: it names the environment variable of one. A gateway that is open to the network without TLS
+or without authentication does not start.
 """
 
 from __future__ import annotations
@@ -29,7 +26,9 @@ from synapse.core.errors import InvalidRequest, InvalidSettings
 _Number = TypeVar("_Number", int, float)
 
 ACCESS_KEYS: Final = ("auth", "rate_limit", "cors", "tls", "behind_proxy")
-"""The keys of a gateway's configuration that are read here."""
+"""The keys of a gateway's configuration that this module reads."""
+NOT_IN_FILES: Final = frozenset({"no_auth"})
+"""Switches that open the gateway: only for the command line, where they are seen."""
 HINT: Final = "docs/howto/secure-the-gateway.md explains every key"
 DEFAULT_SCOPES: Final = {f"synapse:{action}": frozenset({action}) for action in ACTIONS}
 
@@ -40,7 +39,7 @@ _SECRET_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """Which tokens are taken, and where the keys to check them with are: one of the three."""
+    """Which tokens are accepted, and where their keys are: a URL, a file, or a secret."""
 
     rules: TokenRules
     jwks_url: str = ""
@@ -50,20 +49,20 @@ class JwtSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Everything about who is let in; the defaults are those of a gateway without a configuration."""
+    """All settings about access; the defaults are those of a gateway without a configuration."""
 
     no_auth: bool = False
     api_keys: bool = True
     jwt: JwtSettings | None = None
     custom: str = ""
-    """An authenticator of the owner's own, as `package.module:callable`."""
+    """A custom authenticator, as `package.module:callable`."""
     custom_description: str = "Credentials of this gateway's own kind"
     requests_per_minute: int = 6000
     burst: int = 600
     failures_per_minute: int = 30
     open_streams: int = 1000
     stored_bytes_per_key: int = 256 * 1024**2
-    """What may be kept for one key, or one subject of tokens; 0 is no limit."""
+    """The quota of one key, or of one subject of tokens; 0 means no limit."""
     origins: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -114,11 +113,22 @@ class _Access(msgspec.Struct):
     behind_proxy: bool = False
 
 
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)` - at `\$\.([a-z_.]+)`")
+"""How msgspec reports a key that a table does not have."""
+_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "auth": _Auth,
+    "auth.jwt": _Jwt,
+    "rate_limit": _RateLimit,
+    "cors": _Cors,
+    "tls": _Tls,
+}
+
+
 def read_access(table: Mapping[str, Any], where: Path, environ: Mapping[str, str] | None = None) -> AccessSettings:
-    """Read what a configuration says of access; its other keys are somebody else's. Paths are relative to the file.
+    """Reads the access settings of a configuration and ignores its other keys. Paths are relative to the file `where`.
 
     Raises:
-        InvalidSettings: something in it cannot be meant, or would be unsafe.
+        InvalidSettings: a setting is not valid, or would be unsafe.
     """
     try:
         access = msgspec.convert({key: table[key] for key in ACCESS_KEYS if key in table}, _Access)
@@ -140,34 +150,19 @@ def read_access(table: Mapping[str, Any], where: Path, environ: Mapping[str, str
             behind_proxy=access.behind_proxy,
         )
     except msgspec.ValidationError as error:
-        raise _unfit(str(error), where) from error
+        unknown = _UNKNOWN.fullmatch(str(error))
+        if unknown is None:
+            raise InvalidSettings(f"{where}: {error}", hint=HINT) from error
+        key, name = unknown.groups()
+        raise unknown_setting(key, f"{where}: [{name}]", _TABLES[name].__struct_fields__) from error
     except InvalidRequest as error:
         raise InvalidSettings(f"{where}: {error}", hint=error.hint or HINT) from error
-
-
-def _unfit(fault: str, where: Path) -> InvalidSettings:
-    """What msgspec found; of a key that is not known it names the key and its table."""
-    unknown = _UNKNOWN.fullmatch(fault)
-    if unknown is None:
-        return InvalidSettings(f"{where}: {fault}", hint=HINT)
-    key, table = unknown.groups()
-    return unknown_setting(key, f"{where}: [{table}]", _TABLES[table].__struct_fields__)
-
-
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)` - at `\$\.([a-z_.]+)`")
-_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "auth": _Auth,
-    "auth.jwt": _Jwt,
-    "rate_limit": _RateLimit,
-    "cors": _Cors,
-    "tls": _Tls,
-}
 
 
 def _jwt(given: _Jwt, where: Path, environ: Mapping[str, str]) -> JwtSettings:
     sources = [name for name in ("jwks_url", "jwks_file", "secret_env") if getattr(given, name)]
     if len(sources) != 1:
-        raise InvalidRequest("auth.jwt needs one of jwks_url, jwks_file and secret_env")
+        raise InvalidRequest("auth.jwt needs exactly one of jwks_url, jwks_file and secret_env")
     if not given.issuer or not given.audience:
         raise InvalidRequest("auth.jwt.issuer and auth.jwt.audience must not be empty")
     shared = sources == ["secret_env"]
@@ -178,7 +173,11 @@ def _jwt(given: _Jwt, where: Path, environ: Mapping[str, str]) -> JwtSettings:
             audience=given.audience,
             algorithms=algorithms,
             leeway=_not_negative("auth.jwt.leeway", given.leeway),
-            actions={scope: _actions(actions) for scope, actions in given.scopes.items()} or DEFAULT_SCOPES,
+            actions={
+                scope: checked_actions([actions] if isinstance(actions, str) else actions)
+                for scope, actions in given.scopes.items()
+            }
+            or DEFAULT_SCOPES,
             agents_claim=given.agents_claim,
         ),
         jwks_url=_key_set_address(given.jwks_url),
@@ -188,18 +187,15 @@ def _jwt(given: _Jwt, where: Path, environ: Mapping[str, str]) -> JwtSettings:
 
 
 def _algorithms(given: list[str], *, shared: bool) -> frozenset[str]:
-    """A public key must never be taken for a shared secret, so the two kinds are never allowed together."""
+    """Returns the accepted algorithms, of one kind only: a public key must never serve as a shared secret."""
     possible = SYMMETRIC if shared else _ASYMMETRIC
     wanted = frozenset(given or (["HS256"] if shared else ["RS256", "ES256"]))
     if unfit := sorted(wanted - possible):
         raise InvalidRequest(
-            f"auth.jwt.algorithms: {', '.join(unfit)} cannot be used here", hint="use of " + ", ".join(sorted(possible))
+            f"auth.jwt.algorithms: {', '.join(unfit)} cannot be used here",
+            hint="possible: " + ", ".join(sorted(possible)),
         )
     return wanted
-
-
-def _actions(given: str | list[str]) -> frozenset[str]:
-    return checked_actions([given] if isinstance(given, str) else given)
 
 
 def _secret(variable: str, algorithms: frozenset[str], environ: Mapping[str, str]) -> bytes:
@@ -207,8 +203,8 @@ def _secret(variable: str, algorithms: frozenset[str], environ: Mapping[str, str
     needed = max(_SECRET_BYTES[algorithm] for algorithm in algorithms)
     if len(secret) < needed:
         raise InvalidRequest(
-            f"the environment variable {variable} (auth.jwt.secret_env) has no secret of at least {needed} bytes",
-            hint=f"set {variable} where the gateway is started",
+            f"the environment variable {variable} (auth.jwt.secret_env) must hold a secret of at least {needed} bytes",
+            hint=f"set {variable} in the environment of the gateway",
         )
     return secret
 
@@ -218,7 +214,8 @@ def _key_set_address(url: str) -> str:
     plain = place.scheme == "http" and is_loopback(place.hostname or "")
     if url and not plain and (place.scheme != "https" or not place.hostname):
         raise InvalidRequest(
-            "auth.jwt.jwks_url must begin with https://", hint="whoever changes the keys can let in anybody"
+            "auth.jwt.jwks_url must begin with https://",
+            hint="a third party that changes the keys on their way could admit any caller",
         )
     return url
 
@@ -238,7 +235,8 @@ def _origin(origin: str) -> str:
         or origin.rstrip("/") != f"{place.scheme}://{place.netloc}"
     ):
         raise InvalidRequest(
-            f"cors.origins: {origin!r} is no origin", hint="write it as https://app.example.com; `*` is not taken"
+            f"cors.origins: {origin!r} is not an origin",
+            hint="write it as https://app.example.com; `*` is not accepted",
         )
     return origin.rstrip("/")
 
@@ -253,14 +251,10 @@ def _beside(where: Path, path: str) -> Path:
     return where.parent / Path(path).expanduser()
 
 
-NOT_IN_FILES: Final = frozenset({"no_auth"})
-"""Switches that open the gateway are typed each time, where they are seen."""
-
-
 def unknown_setting(key: str, place: str, known: Collection[str]) -> InvalidSettings:
-    """The error for a key that a table of the file does not have."""
+    """Returns the error for a key that a table of the configuration does not have."""
     if key in NOT_IN_FILES:
-        hint = f"type --{key.replace('_', '-')} when you start it, where it is seen"
+        hint = f"only the command line takes it: --{key.replace('_', '-')}"
     elif meant := nearest(key, list(known)):
         hint = f"did you mean '{meant}'?"
     else:
@@ -269,10 +263,10 @@ def unknown_setting(key: str, place: str, known: Collection[str]) -> InvalidSett
 
 
 def check_exposure(host: str, access: AccessSettings) -> None:
-    """Return when a gateway may listen at `host` like this.
+    """Raises unless a gateway may listen at `host` with these settings.
 
     Raises:
-        InvalidSettings: others could read along, or get in.
+        InvalidSettings: other machines could read its traffic, or use it without authentication.
     """
     if (access.tls_cert is None) != (access.tls_key is None):
         raise InvalidSettings(
@@ -282,18 +276,18 @@ def check_exposure(host: str, access: AccessSettings) -> None:
         return
     if access.no_auth:
         raise InvalidSettings(
-            f"without authentication only this machine may be served, and {host} is open to others",
-            hint="leave --no-auth out and make a key (`synapse keys create NAME`), or use --host 127.0.0.1",
+            f"without authentication a gateway may serve only this machine, and {host} is open to others",
+            hint="omit --no-auth and make a key (`synapse keys create NAME`), or use --host 127.0.0.1",
         )
     if access.tls_cert is None and not access.behind_proxy:
         raise InvalidSettings(
-            f"{host} is open to others, and without TLS they could read along",
-            hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy in front ends TLS",
+            f"{host} is open to other machines, which could read the traffic without TLS",
+            hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy in front terminates TLS",
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one of this machine's own. A name other than localhost could be anybody's."""
+    """Whether only this machine reaches `host`. Of names only localhost counts: others may point anywhere."""
     if host.lower() == "localhost":
         return True
     try:

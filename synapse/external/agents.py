@@ -1,4 +1,4 @@
-"""Agents elsewhere: found by their card, remembered under an alias, and sent messages."""
+"""Adds, lists, removes and calls external agents: found by their card, stored under an alias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.core.requests import AddExternal, ExternalAgent, ExternalAnswer, Re
 from synapse.core.types import Clock
 
 ANSWER_SECONDS: Final = 60.0
-"""How long a message waits for its answer; then the task goes on without us."""
+"""How long a message waits for its answer; the task goes on after that."""
 CANCEL_SECONDS: Final = 15.0
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -24,7 +24,7 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredAgent:
-    """What a card says of an agent, and how it is spoken to."""
+    """An agent as its card describes it, and the protocol to speak to it."""
 
     url: str
     name: str
@@ -34,10 +34,10 @@ class DiscoveredAgent:
 
 
 class ExternalStore(Protocol):
-    """Remembers external agents. Every method may raise StoreFailed."""
+    """Stores external agents. Every method may raise StoreFailed."""
 
     def agents(self) -> Sequence[ExternalAgent]:
-        """All, by alias."""
+        """Returns all agents, by alias."""
         ...
 
     def find(self, alias: str) -> ExternalAgent | None: ...
@@ -45,12 +45,12 @@ class ExternalStore(Protocol):
     def write(self, agent: ExternalAgent) -> None: ...
 
     def remove(self, alias: str) -> ExternalAgent | None:
-        """Forget an agent, also one whose entry is broken; return what was known of it."""
+        """Removes an agent, also one whose entry is broken, and returns it."""
         ...
 
 
-class CredentialBook(Protocol):
-    """Remembers what external agents are shown, as headers. Every method may raise StoreFailed."""
+class CredentialStore(Protocol):
+    """Stores the credentials for external agents, as headers. Every method may raise StoreFailed."""
 
     def find(self, alias: str) -> Mapping[str, str]: ...
 
@@ -60,62 +60,62 @@ class CredentialBook(Protocol):
 
 
 class ExternalClient(Protocol):
-    """Speaks to agents elsewhere."""
+    """Calls external agents."""
 
     async def discover(self, url: str, credentials: Mapping[str, str], *, address_checked: bool) -> DiscoveredAgent:
-        """Read the card of the agent at `url`; see `ExternalAgent.address_checked`.
+        """Reads the card of the agent at `url`; see `ExternalAgent.address_checked`.
 
         Raises InvalidRequest or ExternalAgentFailed.
         """
         ...
 
     async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
-        """Send, and wait at most so long for the answer. Raises ExternalAgentFailed or WaitTimedOut."""
+        """Sends a message and waits at most `seconds` for the answer. Raises ExternalAgentFailed or WaitTimedOut."""
         ...
 
     def stream(
         self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str
     ) -> AsyncGenerator[ExternalAnswer, None]:
-        """The same; yields the answer as far as it is, whenever there is more of it."""
+        """Sends a message and yields the answer so far, whenever it grows. Raises what `send` raises."""
         ...
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> ExternalAnswer:
-        """Stop a task. Raises ExternalAgentFailed or TimeoutError."""
+        """Cancels a task. Raises ExternalAgentFailed or TimeoutError."""
         ...
 
 
 class Externals:
-    """What can be asked about external agents."""
+    """The external agents of this user."""
 
     def __init__(
         self,
-        book: ExternalStore,
+        store: ExternalStore,
         client: ExternalClient,
         clock: Clock,
         new_id: Callable[[], str],
-        credentials: CredentialBook,
+        credentials: CredentialStore,
     ) -> None:
-        self._book = book
+        self._store = store
         self._credentials = credentials
         self._client = client
         self._clock = clock
         self._new_id = new_id
 
     async def add(self, request: AddExternal) -> ExternalAgent:
-        """Find an agent by its card and remember it. The same address again refreshes what is known.
+        """Finds an agent by its card and stores it. Adding an address again refreshes its entry.
 
         Raises:
-            InvalidRequest: the address, the alias or a header cannot be one.
+            InvalidRequest: the address, the alias or a header is not valid.
             Conflict: the alias means another agent.
-            ExternalAgentFailed: there is no card to be had.
+            ExternalAgentFailed: no card was found.
         """
         _check_alias(request.alias)
         _check_headers(request.credentials)
         before = self._refuse_taken(request.alias, request.url)
-        shown = request.credentials or (self._credentials.find(request.alias) if before else {})
-        # What this user has added stays as free as it was, whoever names the same address under the same alias.
+        credentials = request.credentials or (self._credentials.find(request.alias) if before else {})
+        # An agent that this user added stays unchecked when a caller with a key adds it again.
         address_checked = request.address_checked and (before is None or before.address_checked)
-        found = await self._client.discover(request.url, shown, address_checked=address_checked)
+        found = await self._client.discover(request.url, credentials, address_checked=address_checked)
         alias = request.alias or default_alias(found.name, found.url)
         known = self._refuse_taken(alias, found.url)
         agent = ExternalAgent(
@@ -130,41 +130,41 @@ class Externals:
         )
         if request.credentials:
             self._credentials.write(alias, request.credentials)
-        self._book.write(agent)
+        self._store.write(agent)
         return agent
 
     async def list(self) -> tuple[ExternalAgent, ...]:
-        """The known external agents, by alias."""
-        return tuple(await asyncio.to_thread(self._book.agents))
+        """Returns the external agents, by alias."""
+        return tuple(await asyncio.to_thread(self._store.agents))
 
     async def remove(self, request: RemoveExternal) -> ExternalAgent:
-        """Forget an agent. Raises ExternalAgentNotFound."""
-        removed = self._book.remove(request.alias)
+        """Removes an agent. Raises ExternalAgentNotFound."""
+        removed = self._store.remove(request.alias)
         if removed is None:
             raise ExternalAgentNotFound(request.alias)
         self._credentials.remove(request.alias)
         return removed
 
     async def send(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> ExternalAnswer:
-        """Send a message and wait at most `seconds` for the answer; an answer that is not there yet says `working`.
+        """Sends a message and waits at most `seconds` for the answer; an unfinished answer has the state `working`.
 
         Raises:
-            ExternalAgentNotFound: nobody has that alias.
-            ExternalAgentFailed: it cannot be reached, refuses, or makes no sense.
-            WaitTimedOut: it took the message, and said nothing in time, not even the id of its task.
+            ExternalAgentNotFound: no agent has this alias.
+            ExternalAgentFailed: the agent cannot be reached, refuses, or answers nonsense.
+            WaitTimedOut: the agent sent nothing in time, not even the id of its task.
         """
         agent, message = self._addressed(request)
         return await self._client.send(agent, message, seconds, task_id=request.task_id)
 
     def stream(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> AsyncGenerator[ExternalAnswer, None]:
-        """The same; yields the answer as far as it is, whenever there is more of it. Raises as `send` does."""
+        """Sends a message and yields the answer so far, whenever it grows. Raises what `send` raises."""
         agent, message = self._addressed(request)
         return self._client.stream(agent, message, seconds, task_id=request.task_id)
 
     async def cancel(self, alias: str, task_id: str, *, seconds: float = CANCEL_SECONDS) -> ExternalAnswer:
-        """Stop a task of an agent.
+        """Cancels a task of an agent.
 
-        Raises ExternalAgentNotFound, ExternalAgentFailed (also when it does not want to) or WaitTimedOut.
+        Raises ExternalAgentNotFound, ExternalAgentFailed (also when the agent refuses) or WaitTimedOut.
         """
         agent = self._known(alias)
         try:
@@ -181,23 +181,23 @@ class Externals:
         return agent, message
 
     def _known(self, alias: str) -> ExternalAgent:
-        agent = self._book.find(alias)
+        agent = self._store.find(alias)
         if agent is None:
             raise ExternalAgentNotFound(alias)
         return agent
 
     def _refuse_taken(self, alias: str, url: str) -> ExternalAgent | None:
-        known = self._book.find(alias) if alias else None
+        known = self._store.find(alias) if alias else None
         if known is not None and not _is_same(known.url, url):
             raise Conflict(
                 f"the alias '{alias}' already means {known.url}",
-                hint=f"choose another with --alias, or `synapse external remove {alias}` first",
+                hint=f"choose another with --alias, or run `synapse external remove {alias}` first",
             )
         return known
 
 
 def default_alias(name: str, url: str) -> str:
-    """Return the alias that an agent gets when nobody chose one: from its name, else from its address."""
+    """Returns the alias of an agent for which none was chosen: from its name, else from its address."""
     return _slug(name) or _slug(urlsplit(url).netloc) or "external"
 
 
@@ -209,19 +209,19 @@ def _slug(text: str) -> str:
 def _check_alias(alias: str) -> None:
     if alias and _ALIAS.fullmatch(alias) is None:
         raise InvalidRequest(
-            f"{alias!r} cannot be an alias", hint="use letters, digits, - and _, beginning with a letter or a digit"
+            f"{alias!r} cannot be an alias", hint="use letters, digits, - and _; begin with a letter or a digit"
         )
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    """The message never has the value in it: it is a secret."""
+    """Raises InvalidRequest for an invalid header. The error never quotes the value, which is a secret."""
     for name, value in headers.items():
         if _HEADER.fullmatch(name) is None:
             raise InvalidRequest(f"{name!r} cannot be the name of a header", hint="such as X-API-Key")
         if not value or not value.isascii() or not value.isprintable():
             raise InvalidRequest(
-                f"the value of the header {name} is empty, or has something in it that a header cannot hold",
-                hint="one line of plain text",
+                f"the value of the header {name} is empty, or has a character that a header cannot hold",
+                hint="use one line of plain ASCII",
             )
 
 

@@ -1,10 +1,8 @@
-"""What a card says about how its agent is spoken to. Pure.
+"""Finds the card of an external agent, and chooses the protocol and the URL to speak to it.
 
-supportedInterfaces with JSONRPC or HTTP+JSON, 1.x     → a2a-1.0
-the same of 0.x; preferredTransport, …, with either    → a2a-0.3
-anything else (`extensions.synapse`, or just a url)    → synapse
-
-Finding the card of an external agent: where cards lie, and what is done when something else lies there.
+supportedInterfaces 1.x with JSONRPC or HTTP+JSON                          → a2a-1.0
+supportedInterfaces 0.x, or preferredTransport, with JSONRPC or HTTP+JSON  → a2a-0.3
+any other card (`extensions.synapse`, or only a `url`)                     → synapse
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, InvalidRequest
 from synapse.core.message import Json
 from synapse.core.text import sanitise
-from synapse.external.decode import json_object, result_of
+from synapse.external.decode import fields_of, json_object, list_of, result_of, text_of
 from synapse.external.requests import Call, RemoteRequests
 from synapse.net.http_types import HttpAnswer
 
@@ -30,12 +28,20 @@ JSONRPC: Final = "JSONRPC"
 REST: Final = "HTTP+JSON"
 
 WELL_KNOWN: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards lie: the second is the older place, and Synapse's own."""
+"""The paths of cards: the second is the older one, and Synapse's own."""
+
+_CARD_FIELDS: Final = {"url", "supportedInterfaces", "capabilities", "skills", "extensions"}
+_MODE: Final = re.compile(r"[\w!#$&^.+*/-]{1,127}(?:; ?[\w=.-]{1,80})?", re.ASCII)
+"""Also `text` and `image`, which are not media types but stand in many cards."""
+_MOST_MODES: Final = 100
+_SPOKEN: Final = {(A2A_1_0, JSONRPC), (A2A_1_0, REST), (A2A_0_3, JSONRPC), (A2A_0_3, REST)}
+_MOST_REDIRECTS: Final = 3
+_WANTS_CREDENTIALS: Final = (401, 403)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """One way to speak to an agent."""
+    """A protocol and a URL to speak to an agent."""
 
     protocol: str
     url: str
@@ -45,7 +51,7 @@ class Interface:
 
 
 def checked_address(url: str) -> str:
-    """Return an address as it is remembered.
+    """Returns an agent's address in the form that is stored.
 
     Raises InvalidRequest when it cannot be the address of an agent.
     """
@@ -58,21 +64,21 @@ def checked_address(url: str) -> str:
     if place.scheme not in ("http", "https") or not place.hostname or not port_is_a_number:
         raise InvalidRequest(f"{url!r} is not the address of an agent", hint=hint)
     if place.username is not None or place.password is not None:
-        raise InvalidRequest("an address holds no password: it is shown in lists", hint=hint)
+        raise InvalidRequest("an address must not hold a password: lists show it", hint=hint)
     if not place.netloc.isprintable() or " " in place.netloc:
         raise InvalidRequest(f"{url!r} is not the address of an agent", hint=hint)
     return urlunsplit((place.scheme, place.netloc, place.path.rstrip("/"), place.query, ""))
 
 
 def card_addresses(url: str) -> tuple[str, ...]:
-    """Where the card of the agent at `url` may lie; `url` may already be a card's."""
+    """Returns the URLs where the card of the agent at `url` may be; `url` may already be a card's."""
     if urlsplit(url).path.endswith(".json"):
         return (url,)
     return tuple(_below(url, path) for path in WELL_KNOWN)
 
 
 def base_address(url: str) -> str:
-    """The agent's own address, when `url` may be its card's."""
+    """Returns the agent's address, also when `url` is its card's."""
     place = urlsplit(url)
     for path in WELL_KNOWN:
         if place.path.endswith(path):
@@ -81,7 +87,7 @@ def base_address(url: str) -> str:
 
 
 def is_card(value: object) -> bool:
-    """Whether this JSON value describes an agent."""
+    """Whether a JSON value is an agent card."""
     if not isinstance(value, dict):
         return False
     card = cast("dict[str, Any]", value)
@@ -89,79 +95,68 @@ def is_card(value: object) -> bool:
     return isinstance(name, str) and bool(name.strip()) and not _CARD_FIELDS.isdisjoint(card)
 
 
-_CARD_FIELDS: Final = {"url", "supportedInterfaces", "capabilities", "skills", "extensions"}
-
-
 def shown_text(card: Json, key: str, longest: int) -> str:
-    """A text of the card for people to read: one line, without anything that acts on a terminal."""
+    """Returns a text of the card for people: one line, without control characters."""
     value = card.get(key)
     return " ".join(sanitise(value).split())[:longest] if isinstance(value, str) else ""
 
 
 def modes_in(card: Json, direction: Literal["Input", "Output"]) -> tuple[str, ...]:
-    """The media types that an agent's card names for all of its skills, then those of single ones."""
+    """Returns the media types of a card: first those of all skills, then those of single ones."""
     named = [card.get(f"default{direction}Modes")]
-    named += [_object(skill).get(f"{direction.lower()}Modes") for skill in _list(card.get("skills"))]
-    modes = [mode for modes in named for mode in _list(modes) if isinstance(mode, str) and _MODE.fullmatch(mode)]
+    named += [fields_of(skill).get(f"{direction.lower()}Modes") for skill in list_of(card.get("skills"))]
+    modes = [mode for modes in named for mode in list_of(modes) if isinstance(mode, str) and _MODE.fullmatch(mode)]
     return tuple(dict.fromkeys(modes))[:_MOST_MODES]
 
 
-_MODE: Final = re.compile(r"[\w!#$&^.+*/-]{1,127}(?:; ?[\w=.-]{1,80})?", re.ASCII)
-"""Also `text` and `image`, which are no media types and stand in many cards."""
-_MOST_MODES: Final = 100
-
-
 def choose_interface(card: Json, found_at: str) -> Interface:
-    """Return the best way to speak to the agent whose card was found at `found_at`.
+    """Returns the best interface of the agent whose card was found at `found_at`.
 
-    Raises ExternalAgentFailed when there is none that we know.
+    Raises ExternalAgentFailed when the card offers none that Synapse speaks.
     """
-    streaming = _object(card.get("capabilities")).get("streaming") is True
+    streaming = fields_of(card.get("capabilities")).get("streaming") is True
     offered = 0
     for protocol, binding, url, tenant in _offers(card):
         offered += 1
         if (protocol, binding) in _SPOKEN:
             place = _reachable(url, found_at)
             return Interface(protocol=protocol, url=place, binding=binding, tenant=tenant, streaming=streaming)
-    if offered and "synapse" not in _object(card.get("extensions")):
+    if offered and "synapse" not in fields_of(card.get("extensions")):
         raise ExternalAgentFailed(
-            "its card offers no way to speak to it that we know", hint="we speak JSON-RPC and REST"
+            "its card offers no interface that Synapse speaks", hint="Synapse speaks JSON-RPC and REST"
         )
     return Interface(protocol=SYNAPSE, url=base_address(found_at), streaming=True)
 
 
-_SPOKEN: Final = {(A2A_1_0, JSONRPC), (A2A_1_0, REST), (A2A_0_3, JSONRPC), (A2A_0_3, REST)}
-
-
 def _offers(card: Json) -> Iterator[tuple[str, str, str, str]]:
-    """(protocol, binding, url, tenant) of each interface, the preferred ones first: 1.0 before 0.3."""
-    interfaces = [_object(item) for item in _list(card.get("supportedInterfaces"))]
+    """Yields (protocol, binding, url, tenant) of each interface, the preferred ones first: 1.0 before 0.3."""
+    interfaces = [fields_of(item) for item in list_of(card.get("supportedInterfaces"))]
     for version, protocol in (("1.", A2A_1_0), ("0.", A2A_0_3)):
         for interface in interfaces:
-            if _text(interface, "protocolVersion").startswith(version):
-                binding, tenant = _text(interface, "protocolBinding"), _text(interface, "tenant")
-                yield protocol, binding, _text(interface, "url"), tenant
-    if "preferredTransport" in card or _text(card, "protocolVersion").startswith("0."):
+            if text_of(interface, "protocolVersion").startswith(version):
+                binding, tenant = text_of(interface, "protocolBinding"), text_of(interface, "tenant")
+                yield protocol, binding, text_of(interface, "url"), tenant
+    if "preferredTransport" in card or text_of(card, "protocolVersion").startswith("0."):
         # 0.3 §5.6: without a preferred transport the url speaks JSON-RPC.
-        yield A2A_0_3, _text(card, "preferredTransport") or JSONRPC, _text(card, "url"), ""
-    for item in _list(card.get("additionalInterfaces")):
-        interface = _object(item)
-        yield A2A_0_3, _text(interface, "transport"), _text(interface, "url"), ""
+        yield A2A_0_3, text_of(card, "preferredTransport") or JSONRPC, text_of(card, "url"), ""
+    for item in list_of(card.get("additionalInterfaces")):
+        interface = fields_of(item)
+        yield A2A_0_3, text_of(interface, "transport"), text_of(interface, "url"), ""
 
 
 def _reachable(url: str, found_at: str) -> str:
-    """The address of an interface as it is reached from here.
+    """Returns the URL of an interface as seen from here.
 
-    A card that speaks of `localhost` or 0.0.0.0 means the machine that it was found on, not ours: otherwise a
-    stranger's card could make us speak to our own services.
+    `localhost` or 0.0.0.0 in a card means the machine where the card was found, not ours: otherwise a stranger's card
+    could make us call our own services.
     """
     try:
         place = urlsplit(urljoin(found_at, url))
         host, port = place.hostname or "", place.port
     except ValueError as error:
-        raise ExternalAgentFailed(f"its card gives the address {url!r}, which is none") from error
+        raise ExternalAgentFailed(f"its card gives the address {url!r}, which is not valid") from error
     if place.scheme not in ("http", "https") or not host or place.username is not None:
-        raise ExternalAgentFailed(f"its card gives the address {url!r}, which we cannot call")
+        raise ExternalAgentFailed(f"its card gives the address {url!r}, which Synapse cannot call")
     if _is_local(host):
         there = urlsplit(found_at).hostname or host
         host = f"[{there}]" if ":" in there else there
@@ -184,25 +179,8 @@ def _below(url: str, path: str) -> str:
     return urlunsplit((place.scheme, place.netloc, place.path.rstrip("/") + path, "", ""))
 
 
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _text(fields: Json, key: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""
-
-
-_REDIRECTS: Final = 3
-_WANTS_CREDENTIALS: Final = (401, 403)
-
-
 async def find_card(requests: RemoteRequests, url: str, credentials: Mapping[str, str]) -> tuple[Json, str]:
-    """Return the card of the agent at `url`, and the protocol that we speak with it.
+    """Returns the card of the agent at `url`, and the protocol to speak to it.
 
     Raises ExternalAgentFailed or TimeoutError.
     """
@@ -217,16 +195,16 @@ async def find_card(requests: RemoteRequests, url: str, credentials: Mapping[str
             raise ExternalAgentUnreachable(tried, hint=error.hint) from error
         else:
             return card, choose_interface(card, url).protocol
-    raise ExternalAgentFailed("; ".join(whys), hint="an A2A agent has its card at /.well-known/agent-card.json")
+    raise ExternalAgentFailed("; ".join(whys), hint="an A2A agent serves its card at /.well-known/agent-card.json")
 
 
 class _NoCard(Exception):
-    """What lies there is not a card; another place may have it."""
+    """There is no card at this URL; it may be at another."""
 
 
 def _card(answer: HttpAnswer) -> Json:
     if answer.status in _WANTS_CREDENTIALS:
-        return result_of(answer)  # which says so
+        return result_of(answer)  # raises the error that says so
     if answer.status != 200:
         raise _NoCard(f"answered {answer.status}")
     try:
@@ -239,22 +217,22 @@ def _card(answer: HttpAnswer) -> Json:
 
 
 async def _fetch(requests: RemoteRequests, address: str, credentials: Mapping[str, str]) -> HttpAnswer:
-    """Get what lies at `address`, also after it has moved on the same host."""
-    for _ in range(_REDIRECTS + 1):
+    """Gets the document at `address`; follows redirects on the same host."""
+    for _ in range(_MOST_REDIRECTS + 1):
         answer = await requests.ask(Call(address, headers=credentials))
         if not answer.location:
             return answer
-        address = _moved(address, answer.location)
-    raise ExternalAgentFailed("it sends us from one address to the next without end")
+        address = _redirected(address, answer.location)
+    raise ExternalAgentFailed("it redirects too often")
 
 
-def _moved(address: str, location: str) -> str:
+def _redirected(address: str, location: str) -> str:
     try:
         there = checked_address(urljoin(address, location))
     except (ValueError, InvalidRequest) as error:
-        raise ExternalAgentFailed("it sends us to something that is no address") from error
+        raise ExternalAgentFailed("it redirects to something that is not an address") from error
     here = urlsplit(address)
-    # To follow a stranger to any other place would let it choose whom we speak to.
+    # A redirect to any host would let a stranger choose which server we call.
     if urlsplit(there).hostname != here.hostname or (here.scheme == "https" and not there.startswith("https:")):
-        raise ExternalAgentFailed(f"it sends us to {there}", hint="add it by that address if you trust it")
+        raise ExternalAgentFailed(f"it redirects to {there}", hint="add the agent by that address if you trust it")
     return there

@@ -1,11 +1,9 @@
-"""One message to an agent elsewhere, and its task there: sent, followed to the end, looked at again after a break.
+"""Sends one message to an external agent and follows the remote task to its end, through broken connections.
 
     sent → taken (its task is known) → followed → settled
-             └ the connection breaks, or we were restarted: look, follow again; nothing is sent a second time
+             └ the connection breaks, or this process restarts: read the task, follow it again; never send twice
 
-A message whose taking is uncertain is sent again only to agents that know a message by its id.
-
-What an agent elsewhere has said and what of it was passed on already: from a report to a turn's events. Pure.
+If it is uncertain whether the agent took a message, it is sent again only to agents that recognise a message by its id.
 """
 
 from __future__ import annotations
@@ -22,24 +20,25 @@ from synapse.core.message import Artifact, Message, Part, TextPart, text_of
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskState
 from synapse.core.types import Clock
-from synapse.external.client import Said, Unanswered
+from synapse.external.client import RemoteUpdate, Unanswered
 from synapse.external.decode import RemoteTaskState
 from synapse.external.encode import RemoteTaskRef
 
+SOURCE: Final = "a2a"
 REPEATS: Final = 3
 _INTERRUPTED_STATES: Final = frozenset(state.value for state in TaskState if state.is_interrupted)
 
 
 class RemoteClient(Protocol):
-    """Speaks to the agent; `transports.a2a_client` says what is raised."""
+    """What a Conversation needs of `client.A2AClient`, which says what each method raises."""
 
-    def tell(
-        self, agent: ExternalAgent, message: Message, thread: RemoteTaskRef, seconds: float, /
-    ) -> AsyncGenerator[Said, None]: ...
+    def send_and_follow(
+        self, agent: ExternalAgent, message: Message, ref: RemoteTaskRef, seconds: float, /
+    ) -> AsyncGenerator[RemoteUpdate, None]: ...
 
-    def follow(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> AsyncGenerator[Said, None]: ...
+    def follow(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> AsyncGenerator[RemoteUpdate, None]: ...
 
-    async def look(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> Said: ...
+    async def get_task(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> RemoteUpdate: ...
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> object: ...
 
@@ -48,18 +47,18 @@ class RemoteClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long what is waited for, in seconds."""
+    """Timeouts, in seconds."""
 
     stream: float = 300.0
-    """One connection; then the task is looked at, and followed again."""
+    """Of one connection; then the task is read, and followed again."""
     answer: float = 20.0
     lost: float = 120.0
-    """How long an agent may be out of reach before its task is given up."""
+    """How long an agent may be unreachable before its task fails."""
     first_pause: float = 0.2
     longest_pause: float = 5.0
 
     def pauses(self) -> Iterator[float]:
-        """The pauses between looks, each longer than the one before."""
+        """Yields the pauses between attempts: each twice as long as the one before, up to `longest_pause`."""
         pause = self.first_pause
         while True:
             yield pause
@@ -67,14 +66,14 @@ class Patience:
 
 
 class Conversation:
-    """What one message brings; `report` says what is known so far."""
+    """The exchange about one message; `report` holds what is known of the remote task."""
 
     def __init__(
         self,
         agent: ExternalAgent,
         client: RemoteClient,
         message: Message,
-        thread: RemoteTaskRef,
+        ref: RemoteTaskRef,
         clock: Clock,
         patience: Patience,
     ) -> None:
@@ -82,70 +81,70 @@ class Conversation:
         self._agent = agent
         self._client = client
         self._message = message
-        self._thread = thread
+        self._ref = ref
         self._clock = clock
         self._patience = patience
         self._known = asyncio.Event()
         self._has_moved = False
         self.is_lost = False
-        """The agent did not answer when its task was last looked at; it is looked at again."""
+        """Whether the agent did not answer when its task was last read; it is asked again."""
 
     async def known(self) -> None:
-        """Return once the task over there is known."""
+        """Waits until the remote task is known."""
         await self._known.wait()
 
     @property
-    def thread(self) -> RemoteTaskRef:
-        """What the next message goes on with."""
-        context_id = self.report.context_id or self._thread.context_id
-        return RemoteTaskRef(task_id=self.report.task_id or self._thread.task_id, context_id=context_id)
+    def ref(self) -> RemoteTaskRef:
+        """The remote task that the next message continues."""
+        context_id = self.report.context_id or self._ref.context_id
+        return RemoteTaskRef(task_id=self.report.task_id or self._ref.task_id, context_id=context_id)
 
-    async def heard(self) -> AsyncGenerator[None, None]:
-        """Send, and follow to the end; yields whenever the report has something new.
+    async def run(self) -> AsyncGenerator[None, None]:
+        """Sends the message and follows the task to its end; yields whenever `report` has changed.
 
-        Raises ExternalAgentFailed, or Unanswered when it is not certain that the message was taken.
+        Raises ExternalAgentFailed, or Unanswered when it is uncertain whether the agent took the message.
         """
-        async with aclosing(self._sent()) as said:
-            async for _ in said:
+        async with aclosing(self._send()) as changes:
+            async for _ in changes:
                 yield
         if self.report.is_settled:
             return
         if not self.report.task_id:
             raise ExternalAgentFailed("its answer is neither a task nor a message")
-        async with aclosing(self._followed()) as said:
-            async for _ in said:
+        async with aclosing(self._follow()) as changes:
+            async for _ in changes:
                 yield
 
-    async def heard_again(self) -> AsyncGenerator[None, None]:
-        """Follow a task that took the message before this process started; yields as `heard` does.
+    async def resume(self) -> AsyncGenerator[None, None]:
+        """Follows a task that took the message before this process started; yields as `run` does.
 
-        Raises ExternalAgentFailed, also when the agent does not know the task any longer.
+        Raises ExternalAgentFailed, also when the agent no longer knows the task.
         """
         self._known.set()
         self._has_moved = True
-        async with aclosing(self._followed()) as said:
-            async for _ in said:
+        async with aclosing(self._follow()) as changes:
+            async for _ in changes:
                 yield
 
     async def cancel(self) -> str:
-        """Stop the task over there, once it is known; returns a note on what came of it."""
+        """Cancels the remote task, once it is known; returns a note about the result."""
         try:
             async with asyncio.timeout(self._patience.answer):
                 await self.known()
-            await self._client.cancel(self._agent, self.thread.task_id, self._patience.answer)
+            await self._client.cancel(self._agent, self.ref.task_id, self._patience.answer)
         except TimeoutError:
             return "it may go on there: it did not answer"
         except ExternalAgentFailed as error:
             return f"it may go on there: {error}"
         return "it was canceled there"
 
-    async def _sent(self) -> AsyncGenerator[None, None]:
-        """Send the message. Returns when nothing more is said, or the connection broke and the task is known."""
+    async def _send(self) -> AsyncGenerator[None, None]:
+        """Sends the message. Ends when the stream ends, or when the connection breaks and the task is known."""
         for pause in self._repeats():
-            telling = self._client.tell(self._agent, self._message, self._thread, self._patience.stream)
+            updates = self._client.send_and_follow(self._agent, self._message, self._ref, self._patience.stream)
             try:
-                async with aclosing(self._taken_in(telling)) as said:
-                    async for _ in said:
+                async with aclosing(self._receive_all(updates)) as changes:
+                    async for _ in changes:
                         yield
                 return
             except Unanswered:
@@ -161,14 +160,14 @@ class Conversation:
                 raise _unusable(error) from error
 
     async def _went_on(self) -> bool:
-        """Whether the task that the message is for does not wait any longer, so that it was taken."""
-        if self._thread.task_id:
+        """Whether the task that the message continues has stopped waiting, so that the agent must have taken it."""
+        if self._ref.task_id:
             with suppress(TimeoutError, ExternalAgentFailed):
-                self._receive(await self._client.look(self._agent, self._thread.task_id, self._patience.answer))
+                self._receive(await self._client.get_task(self._agent, self._ref.task_id, self._patience.answer))
         return self._has_moved
 
     def _repeats(self) -> Iterator[float | None]:
-        """The pauses before a message is sent again; None when it is not."""
+        """Yields the pauses before the message is sent again; None ends the attempts."""
         extensions: Any = self._agent.card.get("extensions")
         pauses = self._patience.pauses()
         if isinstance(extensions, dict) and "synapse" in extensions:
@@ -176,63 +175,59 @@ class Conversation:
                 yield next(pauses)
         yield None
 
-    async def _followed(self) -> AsyncGenerator[None, None]:
-        """Look at the task, and follow it where that is possible, until it is settled."""
+    async def _follow(self) -> AsyncGenerator[None, None]:
+        """Reads the task, and follows it if the agent has streams, until it is settled."""
         streams, pauses = self._client.has_streams(self._agent), self._patience.pauses()
-        heard_at = self._clock.monotonic()
+        answered_at = self._clock.monotonic()
         while not self.report.is_settled:
             await _pause(next(pauses))
             try:
-                self._receive(await self._client.look(self._agent, self.thread.task_id, self._patience.answer))
-                heard_at, self.is_lost = self._clock.monotonic(), False
+                self._receive(await self._client.get_task(self._agent, self.ref.task_id, self._patience.answer))
+                answered_at, self.is_lost = self._clock.monotonic(), False
                 yield
                 if not streams or self.report.is_settled:
                     continue
-                async with aclosing(self._streamed()) as said:
-                    async for _ in said:
-                        heard_at, pauses = self._clock.monotonic(), self._patience.pauses()
+                async with aclosing(self._follow_stream()) as changes:
+                    async for _ in changes:
+                        answered_at, pauses = self._clock.monotonic(), self._patience.pauses()
                         yield
             except (TimeoutError, ExternalAgentUnreachable) as error:
                 self.is_lost = True
-                if self._clock.monotonic() - heard_at >= self._patience.lost:
+                if self._clock.monotonic() - answered_at >= self._patience.lost:
                     raise _unusable(error) from error
             except _NoStreams:
                 streams = False
 
-    async def _streamed(self) -> AsyncGenerator[None, None]:
-        following = self._client.follow(self._agent, self.thread.task_id, self._patience.stream)
+    async def _follow_stream(self) -> AsyncGenerator[None, None]:
+        updates = self._client.follow(self._agent, self.ref.task_id, self._patience.stream)
         try:
-            async with aclosing(self._taken_in(following)) as said:
-                async for _ in said:
+            async with aclosing(self._receive_all(updates)) as changes:
+                async for _ in changes:
                     yield
         except ExternalAgentUnreachable:
             raise
         except ExternalAgentFailed as error:
             raise _NoStreams from error
 
-    async def _taken_in(self, brought: AsyncGenerator[Said, None]) -> AsyncGenerator[None, None]:
-        async with aclosing(brought) as said:
-            async for one in said:
-                self._receive(one)
+    async def _receive_all(self, updates: AsyncGenerator[RemoteUpdate, None]) -> AsyncGenerator[None, None]:
+        async with aclosing(updates):
+            async for update in updates:
+                self._receive(update)
                 yield
-                if self._is_settled:
+                # A continued task may first come back in its old state, still waiting for input.
+                if self.report.is_settled and (self._has_moved or not self._ref.task_id):
                     return
 
-    def _receive(self, said: Said) -> None:
-        self.report.receive(said)
-        if self.thread.task_id:
+    def _receive(self, update: RemoteUpdate) -> None:
+        self.report.receive(update)
+        if self.ref.task_id:
             self._known.set()
         if self.report.state not in _INTERRUPTED_STATES:
             self._has_moved = True
 
-    @property
-    def _is_settled(self) -> bool:
-        """A task that is gone on with may first be shown as it was, still waiting."""
-        return self.report.is_settled and (self._has_moved or not self._thread.task_id)
-
 
 class _NoStreams(Exception):
-    """The agent has no streams after all; it can still be looked at."""
+    """The agent refuses streams; its task can still be read."""
 
 
 async def _pause(seconds: float) -> None:
@@ -244,24 +239,24 @@ def _unusable(error: Exception) -> ExternalAgentFailed:
     return error if isinstance(error, ExternalAgentFailed) else ExternalAgentUnreachable("it did not answer in time")
 
 
-SOURCE: Final = "a2a"
-
-
 class ReportTranslator:
-    """Tells what is new. After a break the agent tells a whole task again; nothing of it is passed on twice."""
+    """Translates what is new in a RemoteTaskState into events of a turn. Pure.
+
+    After a broken connection the agent sends its whole task again; no part of it becomes an event twice.
+    """
 
     def __init__(self) -> None:
-        self._handed: dict[str, Artifact] = {}
+        self._produced: dict[str, Artifact] = {}
         self._note = ""
 
     def news(self, report: RemoteTaskState) -> list[TurnEvent]:
-        """The events that bring whoever follows up to date."""
+        """Returns the events since the last call."""
         events: list[TurnEvent] = []
         for artifact in report.artifacts:
-            known = self._handed.get(artifact.artifact_id)
+            known = self._produced.get(artifact.artifact_id)
             if known == artifact:
                 continue
-            self._handed[artifact.artifact_id] = artifact
+            self._produced[artifact.artifact_id] = artifact
             is_last = report.is_whole(artifact.artifact_id)
             more = _rest(known, artifact) if known is not None else ()
             if more:
@@ -274,12 +269,12 @@ class ReportTranslator:
         return events
 
     def outcome(self, report: RemoteTaskState) -> TurnEvent:
-        """How the turn ended, of a report that is settled."""
+        """Returns the event that ends the turn of a settled report."""
         words = report.words
         match report.state:
             case TaskState.COMPLETED:
-                # What was handed over is the answer; only an agent that handed over nothing answers with its words.
-                return Answered(parts=() if self._handed else words, source=SOURCE)
+                # The artifacts are the answer; only an agent without artifacts answers with its message.
+                return Answered(parts=() if self._produced else words, source=SOURCE)
             case TaskState.INPUT_REQUIRED:
                 return InputRequested(words or (TextPart(text="it waits for input"),))
             case TaskState.AUTH_REQUIRED:
@@ -293,7 +288,7 @@ class ReportTranslator:
 
 
 def _rest(known: Artifact, new: Artifact) -> tuple[Part, ...]:
-    """What `new` has more than `known`; nothing when it is not the same with more behind it."""
+    """Returns the parts that `new` appends to `known`; none if `new` is not a continuation."""
     last = len(known.parts) - 1
     if new.parts[:last] != known.parts[:last] or len(new.parts) <= last:
         return ()

@@ -1,9 +1,9 @@
-"""What external agents answer, in any of the protocols, put together into one report. Pure.
+"""Decodes the answers of external agents, in all protocols, into one RemoteTaskState. Pure; skips what is not valid.
 
-From the parts and artifacts of external agents, in any of the protocols, to ours. Pure; what makes no sense is out.
+The parts of messages and artifacts:
 
-1.0        {"text"} {"raw"} {"url"} {"data"}, with `filename` and `mediaType`
-0.3, ours  {"text"} {"file": {"bytes" or "uri"}} {"data"}, under a tag
+1.0             {"text"} {"raw"} {"url"} {"data"}, with `filename` and `mediaType`
+0.3, synapse    {"text"} {"file": {"bytes" or "uri"}} {"data"}, under a tag
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from synapse.core.task import TaskState
 from synapse.core.text import sanitise
 from synapse.net.http_types import HttpAnswer
 
-_NOT_THERE: Final = (502, 503, 504)
-"""What a proxy says in place of an agent that does not answer."""
 DEEPEST: Final = 64
-"""Levels of nesting: whoever stores or prints an answer later recurses too."""
+"""Levels of nesting: code that stores or prints an answer later recurses too."""
+_NOT_THERE: Final = (502, 503, 504)
+"""A proxy answers with these in place of an agent that does not answer."""
 
 _SETTLED: Final = {state.value for state in TaskState if state.is_terminal or state.is_interrupted}
 _AGENT_ROLES: Final = ("agent", "ROLE_AGENT")
@@ -35,137 +35,143 @@ _KINDS: Final = {
     "status-update": "statusUpdate",
     "artifact-update": "artifactUpdate",
 }
-"""How 0.3 tags what 1.0 names by its member."""
+"""The `kind` of an object in 0.3, and the member that holds it in 1.0."""
 
-_Object = dict[str, Any]
+Fields = Mapping[str, Any]
 
 
 class RemoteTaskState:
-    """What is known of a message over there. It takes whole tasks and streamed updates alike."""
+    """The state of a remote task, or of a message that answers without one. Takes whole tasks and streamed updates."""
 
     def __init__(self) -> None:
-        self._task: _Object = {}
-        self._message: _Object = {}
+        self._task: Fields = {}
+        self._message: Fields = {}
         self._unfinished: set[str] = set()
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more comes without a word from us."""
+        """Whether the agent sends nothing more unless we send a message."""
         return bool(self._message) or self.state in _SETTLED
 
     @property
     def task_id(self) -> str:
-        return _text(self._task, "id") or _text(self._message, "taskId")
+        return text_of(self._task, "id") or text_of(self._message, "taskId")
 
     @property
     def context_id(self) -> str:
-        """The conversation that the task belongs to over there."""
+        """The agent's id of the conversation that the task belongs to."""
         known = self._task or self._message
-        return _text(known, "contextId") or _text(known, "context_id")
+        return text_of(known, "contextId") or text_of(known, "context_id")
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """What was handed over so far."""
-        given = (artifact_of(_object(item), index) for index, item in enumerate(_list(self._task.get("artifacts"))))
+        """The artifacts so far."""
+        given = (artifact_of(fields_of(item), index) for index, item in enumerate(list_of(self._task.get("artifacts"))))
         return tuple(artifact for artifact in given if artifact is not None)
 
     def is_whole(self, artifact_id: str) -> bool:
-        """Whether no more chunks of an artifact are announced."""
+        """Whether no more chunks of the artifact are announced."""
         return artifact_id not in self._unfinished
 
     @property
     def words(self) -> tuple[Part, ...]:
-        """What the agent says with its state, or instead of a task; the last thing that it said if it says nothing."""
+        """The parts of the message with the task's status, or in place of a task; else of the agent's last message."""
         if self._message:
             return parts_of(self._message)
-        status = _object(_object(self._task.get("status")).get("message"))
-        said = (_object(item) for item in reversed(_list(self._task.get("history"))))
-        last = next((parts_of(item) for item in said if _text(item, "role") in _AGENT_ROLES), ())
+        status = fields_of(fields_of(self._task.get("status")).get("message"))
+        said = (fields_of(item) for item in reversed(list_of(self._task.get("history"))))
+        last = next((parts_of(item) for item in said if text_of(item, "role") in _AGENT_ROLES), ())
         return parts_of(status) or last
 
     @property
     def note(self) -> str:
-        """What the agent says with its state, as one text; empty when it says nothing."""
-        return _parts_text(_object(_object(self._task.get("status")).get("message")))
+        """The text of the message with the task's status, or an empty string."""
+        return _parts_text(fields_of(fields_of(self._task.get("status")).get("message")))
 
     @property
     def state(self) -> str:
-        """The state in our words, or in the agent's own when we have none for it."""
+        """The state as a value of TaskState, or in the agent's own word if there is none for it."""
         if self._message:
             return TaskState.COMPLETED.value
         status = self._task.get("status")
-        word = status if isinstance(status, str) else _text(_object(status), "state")
+        word = status if isinstance(status, str) else text_of(fields_of(status), "state")
         plain = word.lower().removeprefix("task_state_").replace("-", "_")
         return {"cancelled": "canceled", "": "unknown"}.get(plain, sanitise(plain))
 
-    def receive(self, said: _Object) -> None:
-        """Take in a result or one event of a stream; what is of no known kind is passed over."""
-        kind = _KINDS.get(_text(said, "kind"))
+    def receive(self, said: Fields) -> None:
+        """Takes a result, or one event of a stream; ignores unknown kinds."""
+        kind = _KINDS.get(text_of(said, "kind"))
         if kind is not None:
             said = {kind: said}
         elif "id" in said and "status" in said:
             said = {"task": said}
         if "task" in said:
-            self._task = _object(said["task"])
+            self._task = fields_of(said["task"])
             self._unfinished.clear()
         elif "message" in said:
-            self._message = _object(said["message"])
+            self._message = fields_of(said["message"])
         elif "statusUpdate" in said:
-            self._receive_status(_object(said["statusUpdate"]))
+            self._receive_status(fields_of(said["statusUpdate"]))
         elif "artifactUpdate" in said:
-            self._receive_artifact(_object(said["artifactUpdate"]))
+            self._receive_artifact(fields_of(said["artifactUpdate"]))
 
     def answer(self, alias: str) -> ExternalAnswer:
-        """Raises ExternalAgentFailed when nothing was said that makes sense."""
+        """Returns the answer so far. Raises ExternalAgentFailed when there is neither a task nor a message."""
         if not self._task and not self._message:
             raise ExternalAgentFailed("its answer is neither a task nor a message")
-        raw = self._message or self._task
-        return ExternalAnswer(alias=alias, task_id=self.task_id, state=self.state, text=self._said(), raw=raw)
+        raw = dict(self._message or self._task)
+        return ExternalAnswer(alias=alias, task_id=self.task_id, state=self.state, text=self._shown_text(), raw=raw)
 
-    def _receive_status(self, update: _Object) -> None:
+    def _receive_status(self, update: Fields) -> None:
         context = {"contextId": update["contextId"]} if "contextId" in update else {}
-        self._task = {"id": _text(update, "taskId"), **context, **self._task, "status": update.get("status")}
+        self._task = {"id": text_of(update, "taskId"), **context, **self._task, "status": update.get("status")}
 
-    def _receive_artifact(self, update: _Object) -> None:
-        new = _object(update.get("artifact"))
-        known = {_text(_object(item), "artifactId"): _object(item) for item in _list(self._task.get("artifacts"))}
-        key = _text(new, "artifactId")
+    def _receive_artifact(self, update: Fields) -> None:
+        new = fields_of(update.get("artifact"))
+        known = {
+            text_of(fields_of(item), "artifactId"): fields_of(item) for item in list_of(self._task.get("artifacts"))
+        }
+        key = text_of(new, "artifactId")
         if update.get("append") is True and key in known:
-            new = {**known[key], "parts": _joined(_list(known[key].get("parts")), _list(new.get("parts")))}
+            new = {**known[key], "parts": _joined(list_of(known[key].get("parts")), list_of(new.get("parts")))}
         known[key] = new
         (self._unfinished.discard if update.get("lastChunk") is True else self._unfinished.add)(key)
-        self._task = {"id": _text(update, "taskId"), **self._task, "artifacts": list(known.values())}
+        self._task = {"id": text_of(update, "taskId"), **self._task, "artifacts": list(known.values())}
 
-    def _said(self) -> str:
-        """The answer for a person: what was handed over, or, when something is asked or went wrong, what was said."""
+    def _shown_text(self) -> str:
+        """Returns the answer for a person: the artifacts, or the last message when the task asks or failed."""
         if self._message:
             return _parts_text(self._message)
-        handed = "\n".join(filter(None, (_parts_text(_object(item)) for item in _list(self._task.get("artifacts")))))
+        artifacts = "\n".join(
+            filter(None, (_parts_text(fields_of(item)) for item in list_of(self._task.get("artifacts"))))
+        )
         if self.state in (TaskState.COMPLETED.value, TaskState.WORKING.value):
-            return handed or self._last_words()
-        return self._last_words() or handed
+            return artifacts or self._last_message()
+        return self._last_message() or artifacts
 
-    def _last_words(self) -> str:
-        status = _object(self._task.get("status"))
-        if words := _parts_text(_object(status.get("message"))):
+    def _last_message(self) -> str:
+        status = fields_of(self._task.get("status"))
+        if words := _parts_text(fields_of(status.get("message"))):
             return words
-        for item in reversed(_list(self._task.get("history"))):
-            if _text(_object(item), "role") in _AGENT_ROLES:
-                return _parts_text(_object(item))
-        return sanitise(_text(_object(self._task.get("metadata")), "note"))
+        for item in reversed(list_of(self._task.get("history"))):
+            if text_of(fields_of(item), "role") in _AGENT_ROLES:
+                return _parts_text(fields_of(item))
+        return sanitise(text_of(fields_of(self._task.get("metadata")), "note"))
 
 
-def result_of(answer: HttpAnswer) -> _Object:
-    """Return what an answer says.
+def result_of(answer: HttpAnswer) -> dict[str, Any]:
+    """Returns the result in an answer.
 
-    Raises ExternalAgentFailed when it is a refusal, or no JSON object.
+    Raises ExternalAgentFailed when the answer is an error, or not a JSON object.
     """
     if answer.location:
-        raise ExternalAgentFailed(f"it sends us to {sanitise(answer.location)[:200]}", hint="add it by that address")
+        raise ExternalAgentFailed(
+            f"it redirects to {sanitise(answer.location)[:200]}", hint="add the agent by that address"
+        )
     if answer.status in (401, 403):
         raise ExternalAgentFailed(
-            f"it wants credentials (status {answer.status}) that we do not have",
-            hint="`synapse external add URL --bearer-env VARIABLE` remembers some",
+            f"it wants credentials (status {answer.status})",
+            hint="`synapse external add URL --bearer-env VARIABLE` stores them",
         )
     if answer.status in _NOT_THERE:
         raise ExternalAgentUnreachable(f"it does not answer (status {answer.status}){_reason(answer.body)}")
@@ -174,22 +180,22 @@ def result_of(answer: HttpAnswer) -> _Object:
     return rpc_result(json_object(answer.body))
 
 
-def rpc_result(said: _Object) -> _Object:
-    """Return what is in a JSON-RPC envelope, or `said` itself when it is in none. Raises ExternalAgentFailed."""
+def rpc_result(said: dict[str, Any]) -> dict[str, Any]:
+    """Returns the result of a JSON-RPC response, or `said` itself if it is none. Raises ExternalAgentFailed."""
     if said.get("error"):
-        raise ExternalAgentFailed(f"it refused{sentence_of(said)}")
-    return _object(said["result"]) if "jsonrpc" in said and "result" in said else said
+        raise ExternalAgentFailed(f"it refused{error_text(said)}")
+    return fields_of(said["result"]) if "jsonrpc" in said and "result" in said else said
 
 
-def json_object(body: bytes | str) -> _Object:
-    """Return the JSON object in `body`. Raises ExternalAgentFailed."""
+def json_object(body: bytes | str) -> dict[str, Any]:
+    """Returns the JSON object in `body`. Raises ExternalAgentFailed."""
     try:
         value = cast("object", msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ExternalAgentFailed("its answer is not JSON") from error
     if not isinstance(value, dict):
         raise ExternalAgentFailed("its answer is not a JSON object")
-    fields = cast("_Object", value)
+    fields = cast("dict[str, Any]", value)
     if _is_deeper(fields, DEEPEST):
         raise ExternalAgentFailed(f"its answer is nested deeper than {DEEPEST} levels")
     return fields
@@ -197,31 +203,31 @@ def json_object(body: bytes | str) -> _Object:
 
 def _reason(body: bytes) -> str:
     try:
-        return sentence_of(json_object(body))
+        return error_text(json_object(body))
     except ExternalAgentFailed:
         return ""
 
 
-def sentence_of(said: _Object) -> str:
-    """What an error body says, however it says it."""
+def error_text(said: Fields) -> str:
+    """Returns the message of an error body in any of the common shapes, as `: text`, or an empty string."""
     error = said.get("error")
-    for text in (_text(_object(error), "message"), error, said.get("detail"), said.get("message")):
+    for text in (text_of(fields_of(error), "message"), error, said.get("detail"), said.get("message")):
         if isinstance(text, str) and text:
             return f": {' '.join(sanitise(text).split())[:300]}"
     return ""
 
 
 def _joined(known: list[object], more: list[object]) -> list[object]:
-    """The parts of an artifact and of its next chunk; a text goes on where the text before it ended."""
+    """Joins the parts of an artifact and of its next chunk; a text continues the text before it."""
     if known and more:
-        last, first = _object(known[-1]), _object(more[0])
+        last, first = fields_of(known[-1]), fields_of(more[0])
         if isinstance(last.get("text"), str) and isinstance(first.get("text"), str):
             return [*known[:-1], {**last, "text": last["text"] + first["text"]}, *more[1:]]
     return [*known, *more]
 
 
 def _parts_text(holder: Mapping[str, Any]) -> str:
-    texts = (_text(_object(part), "text") for part in _list(holder.get("parts")))
+    texts = (text_of(fields_of(part), "text") for part in list_of(holder.get("parts")))
     return sanitise("\n".join(filter(None, texts)))
 
 
@@ -235,55 +241,53 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 
 def _inside(value: object) -> Iterable[object]:
-    return cast("dict[str, object]", value).values() if isinstance(value, dict) else _list(value)
+    return cast("dict[str, object]", value).values() if isinstance(value, dict) else list_of(value)
 
 
-def _object(value: object) -> _Object:
-    return cast("_Object", value) if isinstance(value, dict) else {}
+def fields_of(value: object) -> dict[str, Any]:
+    """Returns a JSON object, or an empty one in place of any other value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[object]:
+def list_of(value: object) -> list[object]:
+    """Returns a JSON list, or an empty one in place of any other value."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
+def text_of(fields: Fields, key: str) -> str:
+    """Returns a string of a JSON object, or an empty one in place of any other value."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
-Fields = Mapping[str, Any]
-
-
 def parts_of(holder: Fields) -> tuple[Part, ...]:
-    """The parts of a message or an artifact."""
-    given = holder.get("parts")
-    items = cast("list[object]", given) if isinstance(given, list) else []
-    return tuple(part for item in items if (part := _part(fields_of(item))) is not None)
+    """Returns the parts of a message or an artifact."""
+    return tuple(part for item in list_of(holder.get("parts")) if (part := _part(fields_of(item))) is not None)
 
 
-def respelt(said: Any) -> Any:
-    """What an agent says in REST of 0.3, in the words of 1.0: its messages have `content`, and its data a wrapping."""
-    if isinstance(said, list):
-        return [respelt(item) for item in cast("list[object]", said)]
-    if not isinstance(said, dict):
-        return said
-    fields = cast("dict[str, Any]", said)
-    return dict(_respelt_field(key, value) for key, value in fields.items())
+def to_1_0(value: Any) -> Any:
+    """Converts JSON of REST 0.3 to 1.0: in 0.3 the parts of a message are its `content`, and data is wrapped."""
+    if isinstance(value, list):
+        return [to_1_0(item) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    return dict(_field_to_1_0(key, item) for key, item in fields.items())
 
 
-def _respelt_field(key: str, value: Any) -> tuple[str, Any]:
+def _field_to_1_0(key: str, value: Any) -> tuple[str, Any]:
     if key in ("parts", "content") and isinstance(value, list):
-        return "parts", [_respelt_part(part) for part in cast("list[object]", value)]
-    return key, value if key == "metadata" else respelt(value)
+        return "parts", [_part_to_1_0(part) for part in cast("list[object]", value)]
+    return key, value if key == "metadata" else to_1_0(value)
 
 
-def _respelt_part(part: Any) -> Any:
+def _part_to_1_0(part: Any) -> Any:
     data = fields_of(fields_of(part).get("data"))
     return {**part, "data": data["data"]} if "data" in data else part
 
 
 def artifact_of(fields: Fields, number: int) -> Artifact | None:
-    """An artifact; None for one without anything in it. One without an id is known by its number."""
+    """Returns an artifact, or None if it has no parts. One without an id gets its number as id."""
     parts = parts_of(fields)
     if not parts:
         return None
@@ -297,18 +301,8 @@ def artifact_of(fields: Fields, number: int) -> Artifact | None:
 
 
 def artifact_id(fields: Fields) -> str:
-    """The id of an artifact, if it has one."""
+    """Returns the id of an artifact, or an empty string."""
     return text_of(fields, "artifactId") or text_of(fields, "artifact_id")
-
-
-def fields_of(value: object) -> Fields:
-    """A JSON object, or an empty one in place of anything else."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def text_of(fields: Fields, key: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _part(fields: Fields) -> Part | None:
@@ -331,7 +325,7 @@ def _part(fields: Fields) -> Part | None:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Base64 in either alphabet, with or without padding."""
+    """Decodes base64 in either alphabet, with or without padding."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True) if text else None

@@ -1,8 +1,7 @@
-"""Runs an agent that is elsewhere: a turn sends it a message and tells what its task there brings.
+"""Drives an external agent: a turn sends it a message and yields what its remote task brings.
 
-Which task over there a task here belongs to, as one private file.
-
-A question may be answered, and a task that is still worked on is followed again, after this process was restarted.
+A private file remembers which remote task belongs to which task. So a question can be answered, and a running task can
+be followed again, after this process was restarted.
 """
 
 from __future__ import annotations
@@ -41,30 +40,33 @@ from synapse.core.task import TaskId
 from synapse.core.types import Clock
 from synapse.external.client import Unanswered
 from synapse.external.conversation import SOURCE, Conversation, Patience, RemoteClient, ReportTranslator
-from synapse.external.decode import RemoteTaskState
 from synapse.external.encode import NEW, RemoteTaskRef
 
 UNCERTAIN: Final = "delivery_uncertain"
 INTERRUPTED: Final = "interrupted"
 LEFT: Final = "agent_exited"
 LEAVE_SECONDS: Final = 2.0
+MOST_REFS: Final = 1000
+"""More are forgotten, the oldest first: questions that were never answered."""
+
+log = logging.getLogger(__name__)
 
 
 class RemoteTaskRefs(Protocol):
-    """Remembers which tasks the agent has taken, and what they are over there."""
+    """Remembers the remote task of each task that the agent has taken."""
 
     def find(self, task_id: TaskId) -> RemoteTaskRef | None: ...
 
-    def keep(self, task_id: TaskId, thread: RemoteTaskRef, message_id: str) -> None: ...
+    def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None: ...
 
     def forget(self, task_id: TaskId) -> None: ...
 
 
 @dataclass(slots=True)
 class _Running:
-    """The turn that runs; when it is `over` before the task is settled, `why` is how it ends.
+    """The current turn. If it is `over` before the remote task is settled, it fails with `why`.
 
-    Without a `why` it has no end here: the next process follows the task.
+    Without a `why` it does not end in this process: the next one follows the task.
     """
 
     turn: Turn
@@ -88,13 +90,13 @@ class RemoteDriver:
         self,
         agent: ExternalAgent,
         client: RemoteClient,
-        threads: RemoteTaskRefs,
+        refs: RemoteTaskRefs,
         clock: Clock,
         patience: Patience | None = None,
     ) -> None:
         self._agent = agent
         self._client = client
-        self._threads = threads
+        self._refs = refs
         self._clock = clock
         self._patience = patience or Patience()
         self._running: _Running | None = None
@@ -104,7 +106,7 @@ class RemoteDriver:
         self._listeners = StatusListeners()
 
     def view(self) -> AgentView:
-        state, why = (WORKING, "it was sent a message") if self._running else (READY, "it can be sent a message")
+        state, why = (WORKING, "it has a message") if self._running else (READY, "it can take a message")
         is_lost = self._running is not None and self._running.conversation.is_lost
         return AgentView(
             state=state,
@@ -119,20 +121,21 @@ class RemoteDriver:
         return self._listeners.add(listener)
 
     async def wait_ready(self) -> None:
-        """It is asked when there is something to ask: only then it shows whether it is there."""
+        """Returns at once: whether the agent answers shows only when a message is sent."""
         if self._left:
-            raise AgentExited(f"{self._agent.alias} is not spoken to any longer")
+            raise AgentExited(f"{self._agent.alias} is no longer served here")
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         if not turn.resumed:
-            # What was sent and not recorded would be sent again after a crash.
+            # Recorded before it is sent: otherwise it would be sent again after a crash.
             yield Typing()
-        thread = NEW if turn.first and not turn.resumed else self._threads.find(turn.task_id)
-        if thread is None:
-            yield Failed("conversation_lost", f"it is not known any more which task of {self._agent.alias} waits")
+        ref = NEW if turn.first and not turn.resumed else self._refs.find(turn.task_id)
+        if ref is None:
+            yield Failed("conversation_lost", f"the task of {self._agent.alias} that waits for this is not known")
             return
-        thread = replace(thread, trace=turn.trace)
-        conversation = Conversation(self._agent, self._client, _as_ours(turn), thread, self._clock, self._patience)
+        ref = replace(ref, trace=turn.trace)
+        message = _with_own_id(turn)
+        conversation = Conversation(self._agent, self._client, message, ref, self._clock, self._patience)
         running = _Running(turn, conversation)
         self._run(running)
         try:
@@ -148,7 +151,7 @@ class RemoteDriver:
         self._listeners.tell(lambda: self.view().status)
 
     async def interrupt(self) -> bool:
-        """Cancel the task over there; the turn ends once that is answered, whatever the answer is."""
+        """Cancels the remote task; the turn ends when the agent has answered, whatever it answers."""
         running = self._running
         if running is None or running.over.is_set():
             return False
@@ -158,7 +161,7 @@ class RemoteDriver:
         return True
 
     async def leave(self) -> None:
-        """Stop following. A task that the agent has taken goes on there, and the next process follows it."""
+        """Stops following. A task that the agent has taken goes on, and the next process follows it."""
         self._left = True
         running = self._running
         if running is None or running.over.is_set():
@@ -169,10 +172,10 @@ class RemoteDriver:
             self._keep(running)
             running.over.set()
         except TimeoutError:
-            running.end(LEFT, f"{self._agent.alias} did not say whether it took the message before we stopped")
+            running.end(LEFT, f"the host stopped before {self._agent.alias} confirmed the message")
 
     async def give_up(self) -> None:
-        """Stop for good. Nobody would ever hear of a task that goes on, so it is canceled."""
+        """Stops for good, and cancels the running task: no later process would follow it."""
         self._left = True
         running = self._running
         if running is None or running.over.is_set():
@@ -184,7 +187,7 @@ class RemoteDriver:
         except TimeoutError:
             pass
         finally:
-            running.end(LEFT, f"{self._agent.alias} is not spoken to any longer; {note}")
+            running.end(LEFT, f"{self._agent.alias} was removed; {note}")
 
     def drop(self) -> bool:
         return False
@@ -193,56 +196,57 @@ class RemoteDriver:
         raise QuestionGone
 
     def confirm(self) -> None:
-        """There is never a doubt: a turn whose message may not have been taken has failed."""
+        """Does nothing: a message is never in doubt here, because an uncertain delivery fails the turn."""
 
     async def _events(self, running: _Running) -> AsyncGenerator[TurnEvent, None]:
-        handover, report = ReportTranslator(), running.conversation.report
+        translator, report = ReportTranslator(), running.conversation.report
         try:
-            async with aclosing(self._news(running, handover)) as news:
+            async with aclosing(self._progress(running, translator)) as news:
                 async for event in news:
                     yield event
         except Unanswered as error:
             yield Failed(UNCERTAIN, f"{self._agent.alias} may have taken the message, or not: {error}")
         except ExternalAgentFailed as error:
             yield Failed(error.code, f"{self._agent.alias}: {error}")
-            self._threads.forget(running.turn.task_id)
+            self._refs.forget(running.turn.task_id)
         else:
-            outcome = handover.outcome(report) if report.is_settled else running.failure
+            outcome = translator.outcome(report) if report.is_settled else running.failure
             if outcome is None:
                 return
             yield outcome
-            # The worker asks for more once the end is durable; before that, a crash would lose the task over there.
+            # The worker asks for the next event once this one is durable. Earlier, a crash would lose the remote task.
             if not isinstance(outcome, InputRequested):
-                self._threads.forget(running.turn.task_id)
+                self._refs.forget(running.turn.task_id)
 
-    async def _news(self, running: _Running, handover: ReportTranslator) -> AsyncGenerator[TurnEvent, None]:
-        """What the agent brings until its task is settled, or the turn is over."""
+    async def _progress(self, running: _Running, translator: ReportTranslator) -> AsyncGenerator[TurnEvent, None]:
+        """Yields the events of the turn until the remote task is settled, or the turn is over."""
         conversation, report, taken = running.conversation, running.conversation.report, False
-        coming = conversation.heard_again() if running.turn.resumed else conversation.heard()
-        async with aclosing(_until(running.over, coming)) as heard:
-            async for _ in heard:
+        changes = conversation.resume() if running.turn.resumed else conversation.run()
+        async with aclosing(_until(running.over, changes)) as until_over:
+            async for _ in until_over:
                 if not taken and (report.task_id or report.is_settled):
                     taken = True
                     for event in self._taken(running):
                         yield event
-                for event in handover.news(report):
+                for event in translator.news(report):
                     yield event
 
     def _taken(self, running: _Running) -> tuple[TurnEvent, ...]:
-        """The agent has the message: remember its task before anything is recorded of it."""
+        """Returns the events of a message that the agent has taken; remembers its task before they are recorded."""
         self._keep(running)
         report = running.conversation.report
-        submitted = Submitted(SOURCE, _receipt(self._agent, report))
+        url, task_id = self._agent.url, report.task_id[:80]
+        submitted = Submitted(SOURCE, f"{url} took it as task {task_id}" if task_id else f"{url} answered at once")
         if running.turn.resumed:
             return (submitted,)
-        return submitted, TurnStarted(SOURCE, f"it is {report.state} there")
+        return submitted, TurnStarted(SOURCE, f"its remote task is {report.state}")
 
     def _keep(self, running: _Running) -> None:
-        """Remember the task over there, so that a restart finds it; an answer without a task needs no memory."""
-        thread = running.conversation.thread
-        if thread.task_id:
+        """Remembers the remote task for the time after a restart; an answer without a task needs no memory."""
+        ref = running.conversation.ref
+        if ref.task_id:
             turn = running.turn
-            self._threads.keep(turn.task_id, replace(thread, trace=()), turn.message.message_id)
+            self._refs.keep(turn.task_id, replace(ref, trace=()), turn.message.message_id)
 
 
 async def _cancel(running: _Running) -> None:
@@ -253,11 +257,11 @@ async def _cancel(running: _Running) -> None:
         running.end(INTERRUPTED, note)
 
 
-async def _until(over: asyncio.Event, heard: AsyncGenerator[None, None]) -> AsyncGenerator[None, None]:
-    """The same, until it is over."""
+async def _until(over: asyncio.Event, changes: AsyncGenerator[None, None]) -> AsyncGenerator[None, None]:
+    """Yields for each of `changes`, and ends early when `over` is set."""
     ending: asyncio.Future[Any] = asyncio.ensure_future(over.wait())
     try:
-        async with aclosing(heard) as events:
+        async with aclosing(changes) as events:
             while True:
                 coming: asyncio.Future[bool] = asyncio.ensure_future(_is_next(events))
                 try:
@@ -282,55 +286,45 @@ async def _is_next(events: AsyncGenerator[None, None]) -> bool:
     return True
 
 
-def _as_ours(turn: Turn) -> Message:
-    """The message under an id of its own: two callers here may use the same, and over there we are one caller.
+def _with_own_id(turn: Turn) -> Message:
+    """Returns the message with another id: two callers here may use one id, and for the agent we are one caller.
 
-    The same message has the same id, so that whoever knows messages by their ids takes it once.
+    A message always gets the same id, so that an agent that checks ids takes it once.
     """
     message_id = uuid5(NAMESPACE_URL, f"{turn.task_id}/{turn.message.message_id}")
     return replace(turn.message, message_id=MessageId(str(message_id)))
 
 
-def _receipt(agent: ExternalAgent, report: RemoteTaskState) -> str:
-    return f"{agent.url} took it as task {report.task_id[:80]}" if report.task_id else f"{agent.url} answered at once"
-
-
-log = logging.getLogger(__name__)
-
-MOST_THREADS: Final = 1000
-"""Questions that nobody answers are forgotten, the oldest first."""
-
-
 class _Kept(NamedTuple):
-    thread: RemoteTaskRef
+    ref: RemoteTaskRef
     message_id: str
     """The last message that the agent is known to have taken."""
 
 
-class FileThreads:
-    """The open tasks of one agent that it has taken."""
+class FileTaskRefs:
+    """Implements RemoteTaskRefs for one agent, in one private file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._kept = _read(path)
 
     def find(self, task_id: TaskId) -> RemoteTaskRef | None:
-        """Returns the task over there."""
+        """Returns the remote task."""
         kept = self._kept.get(task_id)
-        return kept.thread if kept else None
+        return kept.ref if kept else None
 
     def has(self, task_id: TaskId, message_id: str) -> bool:
         """Tells whether the agent is known to have taken this message of the task."""
         kept = self._kept.get(task_id)
         return kept is not None and bool(message_id) and kept.message_id == message_id
 
-    def keep(self, task_id: TaskId, thread: RemoteTaskRef, message_id: str) -> None:
-        """Remembers that the agent took the message as part of its task `thread`."""
-        if self.has(task_id, message_id) and self.find(task_id) == thread:
+    def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None:
+        """Remembers that the agent took the message as part of its task `ref`. Logs a file that cannot be written."""
+        if self.has(task_id, message_id) and self.find(task_id) == ref:
             return
         self._kept.pop(task_id, None)
-        self._kept[task_id] = _Kept(thread, message_id)
-        while len(self._kept) > MOST_THREADS:
+        self._kept[task_id] = _Kept(ref, message_id)
+        while len(self._kept) > MOST_REFS:
             del self._kept[next(iter(self._kept))]
         self._write()
 
@@ -340,7 +334,7 @@ class FileThreads:
             self._write()
 
     def _write(self) -> None:
-        rows = {task: [*_ids(kept.thread), kept.message_id] for task, kept in self._kept.items()}
+        rows = {task: [kept.ref.task_id, kept.ref.context_id, kept.message_id] for task, kept in self._kept.items()}
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             make_private(self._path.parent)
@@ -348,12 +342,8 @@ class FileThreads:
                 file.write(json.dumps(rows))
             draft.replace(self._path)
         except OSError as error:
-            # As long as this process lives, it is known all the same.
+            # This process still knows it; only a restart would lose it.
             log.warning("threads_not_kept", extra={"path": str(self._path), "error": error.strerror})
-
-
-def _ids(thread: RemoteTaskRef) -> tuple[str, str]:
-    return thread.task_id, thread.context_id
 
 
 def _read(path: Path) -> dict[str, _Kept]:
@@ -370,5 +360,5 @@ def _read(path: Path) -> dict[str, _Kept]:
 
 def _kept(row: list[Any]) -> _Kept:
     """Reads a row; those of earlier versions name no message."""
-    thread = RemoteTaskRef(task_id=str(row[0]), context_id=str(row[1]))
-    return _Kept(thread, str(row[2]) if len(row) == 3 else "")
+    ref = RemoteTaskRef(task_id=str(row[0]), context_id=str(row[1]))
+    return _Kept(ref, str(row[2]) if len(row) == 3 else "")

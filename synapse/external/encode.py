@@ -1,4 +1,4 @@
-"""What is said to external agents: one message, in the words of each protocol. Pure."""
+"""Encodes requests to external agents, in each protocol. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STREAM = {"Accept": "text/event-stream, application/json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteTaskRef:
-    """What a message goes on with, in the words of the agent over there; empty for a new conversation."""
+    """The remote task that a message continues, by the agent's own ids; empty for a new conversation."""
 
     task_id: str = ""
     context_id: str = ""
@@ -27,29 +27,29 @@ class RemoteTaskRef:
 NEW = RemoteTaskRef()
 
 
-def send_call(interface: Interface, message: Message, thread: RemoteTaskRef = NEW, *, waits: bool = True) -> Call:
-    """The request that sends `message`; it asks for a stream where the agent has streams.
+def send_call(interface: Interface, message: Message, ref: RemoteTaskRef = NEW, *, waits: bool = True) -> Call:
+    """Returns the request that sends `message`; it asks for a stream if the agent has streams.
 
-    Where it has none, the answer `waits` for the end of the task, or comes at once with the task as it is then.
+    If not, the answer `waits` for the end of the task, or comes at once with the task's current state.
     """
-    call = _send_call(interface, message, thread, waits=waits)
-    return replace(call, headers={**call.headers, **dict(thread.trace)}) if thread.trace else call
+    call = _send_call(interface, message, ref, waits=waits)
+    return replace(call, headers={**call.headers, **dict(ref.trace)}) if ref.trace else call
 
 
-def _send_call(interface: Interface, message: Message, thread: RemoteTaskRef, *, waits: bool) -> Call:
+def _send_call(interface: Interface, message: Message, ref: RemoteTaskRef, *, waits: bool) -> Call:
     if interface.protocol == SYNAPSE:
-        return Call(f"{interface.url}/tasks/send", {"message": _synapse_message(message, thread)})
-    is_former, is_rest = interface.protocol == A2A_0_3, interface.binding != JSONRPC
-    if is_former:
-        spoken = _message_0_3_rest(message, thread) if is_rest else _message_0_3(message, thread)
-        params = {"message": spoken, "configuration": {"blocking": waits}}
+        return Call(f"{interface.url}/tasks/send", {"message": _synapse_message(message, ref)})
+    is_0_3, is_rest = interface.protocol == A2A_0_3, interface.binding != JSONRPC
+    if is_0_3:
+        encoded = _message_0_3_rest(message, ref) if is_rest else _message_0_3(message, ref)
+        params = {"message": encoded, "configuration": {"blocking": waits}}
     else:
         configuration = {} if waits else {"returnImmediately": True}
-        params = {"message": _message_1_0(message, thread), "configuration": configuration}
+        params = {"message": _message_1_0(message, ref), "configuration": configuration}
     if is_rest:
         verb = "stream" if interface.streaming else "send"
-        return Call(f"{_place(interface)}/message:{verb}", params, _headers(interface))
-    method = _SEND[is_former, interface.streaming]
+        return Call(f"{_base_url(interface)}/message:{verb}", params, _headers(interface))
+    method = _SEND[is_0_3, interface.streaming]
     return Call(interface.url, _rpc(message.message_id, method, _tenanted(params, interface)), _headers(interface))
 
 
@@ -59,26 +59,26 @@ _SEND = {
     (True, False): "message/send",
     (True, True): "message/stream",
 }
-"""The method that sends a message: of 0.3 or not, with a stream or not."""
+"""The JSON-RPC method that sends a message, by (is 0.3, streams)."""
 
 
 def subscribe_call(interface: Interface, task_id: str) -> Call:
-    """The request that follows a task."""
-    return _about_task(interface, task_id, _SUBSCRIBE, stream=True)
+    """Returns the request that follows a task."""
+    return _task_call(interface, task_id, _SUBSCRIBE, stream=True)
 
 
 def get_call(interface: Interface, task_id: str) -> Call:
-    """The request that reads a task."""
-    return _about_task(interface, task_id, _GET)
+    """Returns the request that reads a task."""
+    return _task_call(interface, task_id, _GET)
 
 
 def cancel_call(interface: Interface, task_id: str) -> Call:
-    """The request that stops a task."""
-    return _about_task(interface, task_id, _CANCEL)
+    """Returns the request that cancels a task."""
+    return _task_call(interface, task_id, _CANCEL)
 
 
-class _Words(NamedTuple):
-    """How one request about a task is said in each protocol."""
+class _TaskRequest(NamedTuple):
+    """The names of one request about a task in each protocol."""
 
     synapse: str
     a2a_0_3: str
@@ -87,22 +87,22 @@ class _Words(NamedTuple):
     posts: bool = False
 
 
-_GET = _Words("", "tasks/get", "GetTask")
-_CANCEL = _Words("/cancel", "tasks/cancel", "CancelTask", ":cancel", posts=True)
-_SUBSCRIBE = _Words("/subscribe", "tasks/resubscribe", "SubscribeToTask", ":subscribe")
+_GET = _TaskRequest("", "tasks/get", "GetTask")
+_CANCEL = _TaskRequest("/cancel", "tasks/cancel", "CancelTask", ":cancel", posts=True)
+_SUBSCRIBE = _TaskRequest("/subscribe", "tasks/resubscribe", "SubscribeToTask", ":subscribe")
 
 
-def _about_task(interface: Interface, task_id: str, words: _Words, *, stream: bool = False) -> Call:
+def _task_call(interface: Interface, task_id: str, request: _TaskRequest, *, stream: bool = False) -> Call:
     headers = _headers(interface, stream=stream)
-    body: dict[str, Any] | None = {} if words.posts else None
-    # The id is a stranger's word: it must not lead to another path.
+    body: dict[str, Any] | None = {} if request.posts else None
+    # A stranger chose the id: it must not lead to another path.
     quoted = quote(task_id, safe="")
     if interface.protocol == SYNAPSE:
-        return Call(f"{interface.url}/tasks/{quoted}{words.synapse}", body, headers)
+        return Call(f"{interface.url}/tasks/{quoted}{request.synapse}", body, headers)
     if interface.binding == JSONRPC:
-        method = words.a2a_0_3 if interface.protocol == A2A_0_3 else words.a2a_1_0
+        method = request.a2a_0_3 if interface.protocol == A2A_0_3 else request.a2a_1_0
         return Call(interface.url, _rpc(task_id, method, _tenanted({"id": task_id}, interface)), headers)
-    return Call(f"{_place(interface)}/tasks/{quoted}{words.verb}", body, headers)
+    return Call(f"{_base_url(interface)}/tasks/{quoted}{request.verb}", body, headers)
 
 
 _VERSIONS = {A2A_0_3: "0.3", A2A_1_0: "1.0"}
@@ -118,8 +118,8 @@ def _tenanted(params: dict[str, Any], interface: Interface) -> dict[str, Any]:
     return {**params, "tenant": interface.tenant} if interface.tenant else params
 
 
-def _place(interface: Interface) -> str:
-    """Where the paths of REST begin: 1.0 has the tenant there, 0.3 its version."""
+def _base_url(interface: Interface) -> str:
+    """Returns the base URL of REST: 1.0 appends the tenant, 0.3 its version."""
     below = "v1" if interface.protocol == A2A_0_3 else interface.tenant
     return "/".join(filter(None, (interface.url.rstrip("/"), below)))
 
@@ -128,48 +128,48 @@ def _rpc(call_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
 
 
-def _synapse_message(message: Message, thread: RemoteTaskRef) -> dict[str, Any]:
+def _synapse_message(message: Message, ref: RemoteTaskRef) -> dict[str, Any]:
     parts = [_part(part, "type") for part in message.parts]
-    spoken = {"role": "user", "parts": parts, "message_id": message.message_id}
-    return _with_more(spoken, message, task_id=thread.task_id, context_id=thread.context_id)
+    encoded = {"role": "user", "parts": parts, "message_id": message.message_id}
+    return _with_more(encoded, message, task_id=ref.task_id, context_id=ref.context_id)
 
 
-def _message_0_3(message: Message, thread: RemoteTaskRef) -> dict[str, Any]:
+def _message_0_3(message: Message, ref: RemoteTaskRef) -> dict[str, Any]:
     parts = [_part(part, "kind") for part in message.parts]
-    spoken = {"kind": "message", "messageId": message.message_id, "role": "user", "parts": parts}
-    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
+    encoded = {"kind": "message", "messageId": message.message_id, "role": "user", "parts": parts}
+    return _with_more(encoded, message, taskId=ref.task_id, contextId=ref.context_id)
 
 
-def _message_0_3_rest(message: Message, thread: RemoteTaskRef) -> dict[str, Any]:
-    """In REST 0.3 is its own protobuf, whose names are others."""
+def _message_0_3_rest(message: Message, ref: RemoteTaskRef) -> dict[str, Any]:
+    """Returns the message for REST 0.3, which uses the field names of its protobuf."""
     parts = [_part_0_3_rest(part) for part in message.parts]
-    spoken = {"messageId": message.message_id, "role": "ROLE_USER", "content": parts}
-    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
+    encoded = {"messageId": message.message_id, "role": "ROLE_USER", "content": parts}
+    return _with_more(encoded, message, taskId=ref.task_id, contextId=ref.context_id)
 
 
-def _message_1_0(message: Message, thread: RemoteTaskRef) -> dict[str, Any]:
+def _message_1_0(message: Message, ref: RemoteTaskRef) -> dict[str, Any]:
     parts = [_part_1_0(part) for part in message.parts]
-    spoken = {"messageId": message.message_id, "role": "ROLE_USER", "parts": parts}
-    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
+    encoded = {"messageId": message.message_id, "role": "ROLE_USER", "parts": parts}
+    return _with_more(encoded, message, taskId=ref.task_id, contextId=ref.context_id)
 
 
-def _with_more(spoken: dict[str, Any], message: Message, **thread: str) -> dict[str, Any]:
-    more = {name: value for name, value in thread.items() if value}
-    return {**spoken, **more, **({"metadata": dict(message.metadata)} if message.metadata else {})}
+def _with_more(encoded: dict[str, Any], message: Message, **ref: str) -> dict[str, Any]:
+    more = {name: value for name, value in ref.items() if value}
+    return {**encoded, **more, **({"metadata": dict(message.metadata)} if message.metadata else {})}
 
 
 def _part(part: Part, tag: str) -> dict[str, Any]:
-    """A part of the synapse dialect or of 0.3, which differ in the name of the tag."""
+    """Returns a part for the synapse dialect or for 0.3, which differ in the name of the tag."""
     match part:
         case TextPart(text=text):
-            spoken: dict[str, Any] = {tag: "text", "text": text}
+            encoded: dict[str, Any] = {tag: "text", "text": text}
         case FilePart():
-            spoken = {tag: "file", "file": _file(part)}
+            encoded = {tag: "file", "file": _file(part)}
         case DataPart(data=data):
-            spoken = {tag: "data", "data": data}
+            encoded = {tag: "data", "data": data}
         case _:
             assert_never(part)
-    return {**spoken, "metadata": dict(part.metadata)} if part.metadata else spoken
+    return {**encoded, "metadata": dict(part.metadata)} if part.metadata else encoded
 
 
 def _file(part: FilePart) -> dict[str, Any]:
@@ -179,33 +179,33 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 
 def _part_0_3_rest(part: Part) -> dict[str, Any]:
-    spoken = _part(part, "kind")
-    del spoken["kind"]
+    encoded = _part(part, "kind")
+    del encoded["kind"]
     match part:
         case DataPart(data=data):
-            # Its data is an object; anything else is put into one.
-            return {**spoken, "data": {"data": data if isinstance(data, dict) else {"value": data}}}
+            # Data must be an object; any other value is wrapped in one.
+            return {**encoded, "data": {"data": data if isinstance(data, dict) else {"value": data}}}
         case FilePart():
             named = {"uri": "fileWithUri", "bytes": "fileWithBytes"}
-            return {**spoken, "file": {named.get(key, key): value for key, value in _file(part).items()}}
+            return {**encoded, "file": {named.get(key, key): value for key, value in _file(part).items()}}
         case _:
-            return spoken
+            return encoded
 
 
 def _part_1_0(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text=text):
-            spoken: dict[str, Any] = {"text": text}
+            encoded: dict[str, Any] = {"text": text}
         case FilePart(content=None, url=url):
-            spoken = {"url": url}
+            encoded = {"url": url}
         case FilePart(content=content):
-            spoken = {"raw": _encoded(content or b"")}
+            encoded = {"raw": _encoded(content or b"")}
         case DataPart(data=data):
-            spoken = {"data": data}
+            encoded = {"data": data}
         case _:
             assert_never(part)
     named = {"filename": part.name, "mediaType": part.media_type, "metadata": dict(part.metadata)}
-    return {**spoken, **{key: value for key, value in named.items() if value}}
+    return {**encoded, **{key: value for key, value in named.items() if value}}
 
 
 def _encoded(content: bytes) -> str:

@@ -1,7 +1,4 @@
-"""The external agents that this user knows, as a folder of files, one for each alias: `{alias}.json`.
-
-What this user shows to external agents, as a folder of private files, one for each alias: `{alias}.json`.
-"""
+"""Stores the external agents of this user and their credentials: two folders of private files named `{alias}.json`."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ _SUFFIX: Final = ".json"
 _TEXTS: Final = ("alias", "url", "name", "description", "protocol", "added_at")
 
 
-class FileExternalBook:
-    """Implements `service.externals.ExternalBook`. The files are private: an address may be nobody else's business."""
+class FileExternalStore:
+    """Implements `agents.ExternalStore`. The files are private, because an address may be confidential."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def agents(self) -> tuple[ExternalAgent, ...]:
-        """All, by alias. Raises StoreCorrupt for a file that is broken."""
+        """Returns all agents, by alias. Raises StoreCorrupt for a file that is broken."""
         aliases = sorted(path.stem for path in self._folder.glob(f"[!.]*{_SUFFIX}"))
         return tuple(agent for alias in aliases if (agent := self.find(alias)) is not None)
 
@@ -45,35 +42,25 @@ class FileExternalBook:
         return _agent(content, path)
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
-        """Differs whenever an agent was added, changed or removed; no file is read for it."""
+        """Returns a value that changes whenever an agent is added, changed or removed. Reads no file."""
         found: set[tuple[str, int, int]] = set()
         for path in self._folder.glob(f"[!.]*{_SUFFIX}"):
-            with suppress(OSError):  # it was removed just now
+            with suppress(OSError):  # the file was just removed
                 status = path.stat()
                 found.add((path.stem, status.st_ino, status.st_mtime_ns))
         return frozenset(found)
 
     def write(self, agent: ExternalAgent) -> None:
-        """Remember `agent`, whole or not at all."""
+        """Writes `agent`, whole or not at all. Raises StoreFailed."""
         path = self._path(agent.alias)
         if path is None:
             raise ValueError(f"{agent.alias!r} cannot be a file name")
-        fields = {name: getattr(agent, name) for name in _TEXTS} | {
-            "card": agent.card,
-            "guarded": agent.address_checked,
-        }
-        text = json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            make_private(self._folder)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-            draft.replace(path)
-        except OSError as error:
-            raise StoreFailed(f"{path} cannot be written: {error.strerror}") from error
+        fields = {name: getattr(agent, name) for name in _TEXTS}
+        fields |= {"card": agent.card, "guarded": agent.address_checked}
+        _replace(path, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
 
     def remove(self, alias: str) -> ExternalAgent | None:
-        """Forget an agent, also one whose file is broken."""
+        """Removes an agent, also one whose file is broken, and returns it. Raises StoreFailed."""
         try:
             known = self.find(alias)
         except StoreCorrupt:
@@ -81,57 +68,27 @@ class FileExternalBook:
         path = self._path(alias)
         if known is None or path is None:
             return None
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreFailed(f"{path} cannot be removed: {error.strerror}") from error
+        _remove(path)
         return known
 
     def _path(self, alias: str) -> Path | None:
-        """The file of an alias, or None when nothing can have that alias: it never leads out of the folder."""
+        """Returns the file of an alias, or None if the alias is not valid: it must not lead out of the folder."""
         if not alias or alias.startswith(".") or "/" in alias or "\0" in alias:
             return None
         return self._folder / f"{alias}{_SUFFIX}"
 
 
-def _agent(content: bytes, path: Path) -> ExternalAgent:
-    try:
-        fields: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _broken(path, "it is not JSON") from error
-    if not isinstance(fields, dict):
-        raise _broken(path, "it is not a JSON object")
-    known = cast("dict[str, Any]", fields)
-    for name in _TEXTS:
-        if not isinstance(known.get(name), str):
-            raise _broken(path, f"'{name}' is missing or no text")
-    if known["alias"] != path.stem:
-        raise _broken(path, "it is named for another alias")
-    if not isinstance(known.get("card"), dict):
-        raise _broken(path, "'card' is missing or no object")
-    # Files from before addresses were checked have no such key. Any value but a plain `false` means checked.
-    address_checked = known.get("guarded", False) is not False
-    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")}, address_checked=address_checked)
-
-
-def _broken(path: Path, why: str) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"{path} does not describe an external agent: {why}",
-        hint=f"`synapse external remove {path.stem}`, then add it again",
-    )
-
-
-_PRIVATE: Final = 0o600
-
-
 class FileCredentials:
-    """Implements `service.externals.CredentialBook`: for each alias the headers that a request carries."""
+    """Implements `agents.CredentialStore`: for each alias the headers of requests to the agent."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, alias: str) -> Mapping[str, str]:
-        """The headers for an agent, or none. Raises StoreCorrupt or StoreFailed; neither tells what is in the file."""
+        """Returns the headers for an agent, or none.
+
+        Raises StoreCorrupt or StoreFailed; neither tells what is in the file.
+        """
         path = self._path(alias)
         try:
             fields: object = json.loads(path.read_bytes())
@@ -149,33 +106,66 @@ class FileCredentials:
         return cast("dict[str, str]", headers)
 
     def write(self, alias: str, headers: Mapping[str, str]) -> None:
-        """Remember what an agent is shown, whole or not at all. Raises StoreFailed."""
-        path = self._path(alias)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            make_private(self._folder)
-            opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
-            with os.fdopen(opened, "w", encoding="utf-8") as file:
-                json.dump(dict(headers), file)
-            draft.replace(path)
-        except OSError as error:
-            raise StoreFailed(f"{path} cannot be written: {error.strerror}") from error
+        """Writes the headers for an agent, whole or not at all. Raises StoreFailed."""
+        _replace(self._path(alias), json.dumps(dict(headers)))
 
     def remove(self, alias: str) -> None:
-        """Forget what an agent was shown. Raises StoreFailed."""
-        path = self._path(alias)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreFailed(f"{path} cannot be removed: {error.strerror}") from error
+        """Removes the headers for an agent. Raises StoreFailed."""
+        _remove(self._path(alias))
 
     def _path(self, alias: str) -> Path:
-        # An alias comes from the book of external agents, which takes none that leads out of the folder.
+        # The store of external agents accepts no alias that leads out of the folder.
         return self._folder / f"{alias}{_SUFFIX}"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes a private file, whole or not at all. Raises StoreFailed."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        make_private(path.parent)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be removed: {error.strerror}") from error
+
+
+def _agent(content: bytes, path: Path) -> ExternalAgent:
+    try:
+        fields: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, "it is not JSON") from error
+    if not isinstance(fields, dict):
+        raise _broken(path, "it is not a JSON object")
+    known = cast("dict[str, Any]", fields)
+    for name in _TEXTS:
+        if not isinstance(known.get(name), str):
+            raise _broken(path, f"'{name}' is missing or not a string")
+    if known["alias"] != path.stem:
+        raise _broken(path, "its alias differs from the name of the file")
+    if not isinstance(known.get("card"), dict):
+        raise _broken(path, "'card' is missing or not an object")
+    # Files of earlier versions lack the field. Only a plain `false` allows an agent at any address.
+    address_checked = known.get("guarded", False) is not False
+    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")}, address_checked=address_checked)
+
+
+def _broken(path: Path, why: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} does not describe an external agent: {why}",
+        hint=f"`synapse external remove {path.stem}`, then add it again",
+    )
 
 
 def _broken_credentials(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} does not hold credentials",
-        hint=f"`synapse external add URL --alias {path.stem}` again, with them",
+        hint=f"run `synapse external add URL --alias {path.stem}` again, with the credentials",
     )

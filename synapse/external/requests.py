@@ -1,4 +1,4 @@
-"""Sends requests to one external agent, and says what a failure means to the person who can act."""
+"""Sends requests to one external agent, and turns failures into errors that say what to do."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EVENT_STREAM: Final = "text/event-stream"
 _MEANINGS: Final[Mapping[Reason, tuple[type[ExternalAgentFailed], str, str]]] = {
     Reason.BAD_REQUEST: (ExternalAgentFailed, "the request to {place} cannot be sent as HTTP", "look at its headers"),
     Reason.NAME_UNKNOWN: (ExternalAgentUnreachable, "the host name of {place} is not known", ""),
-    # A name that cannot be written for the DNS: with an empty part, or one that is too long.
-    Reason.NAME_INVALID: (ExternalAgentUnreachable, "the host name of {place} is none", ""),
-    Reason.REFUSED: (ExternalAgentUnreachable, "nobody listens at {place}", "is it running, on that port?"),
-    Reason.CONNECT_TIMEOUT: (ExternalAgentUnreachable, "{place} does not take a connection", ""),
+    # A name that the DNS cannot hold: with an empty label, or one that is too long.
+    Reason.NAME_INVALID: (ExternalAgentUnreachable, "the host name of {place} is not valid", ""),
+    Reason.REFUSED: (ExternalAgentUnreachable, "nothing listens at {place}", "is it running, on that port?"),
+    Reason.CONNECT_TIMEOUT: (ExternalAgentUnreachable, "{place} does not accept the connection", ""),
     Reason.CERTIFICATE: (ExternalAgentUnreachable, "the certificate of {place} is not accepted: {detail}", ""),
     Reason.NO_TLS: (ExternalAgentUnreachable, "{place} does not speak TLS", "perhaps it is http, not https?"),
     Reason.UNREACHABLE: (ExternalAgentUnreachable, "{place} cannot be reached: {detail}", ""),
@@ -37,7 +37,7 @@ _MEANINGS: Final[Mapping[Reason, tuple[type[ExternalAgentFailed], str, str]]] = 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to an external agent; a body, which is sent as JSON, makes it a POST."""
+    """A request to an external agent: a POST if it has a body, which is sent as JSON."""
 
     url: str
     body: Mapping[str, Any] | None = None
@@ -45,20 +45,20 @@ class Call:
 
 
 class RemoteRequests:
-    """Requests to an external agent, one after the other, that share one deadline by the event loop's clock."""
+    """Sends requests to an external agent, one after the other, with one deadline by the event loop's clock."""
 
     def __init__(self, client: HttpClient, deadline: float) -> None:
         self._client = client
         self._deadline = deadline
         self.has_sent = False
-        """Whether a request has left: from then on the agent may have taken it."""
+        """Whether a request was sent: from then on the agent may have taken it."""
 
     async def ask(self, call: Call) -> HttpAnswer:
-        """Send a request and return the whole answer.
+        """Sends a request and returns the whole answer.
 
         Raises:
-            ExternalAddressRefused: the address is not called.
-            ExternalAgentUnreachable: nobody answers there.
+            ExternalAddressRefused: the address guard forbids the address.
+            ExternalAgentUnreachable: the agent does not answer.
             ExternalAgentFailed: the answer is too large, or breaks off.
             TimeoutError: the deadline passed.
         """
@@ -66,7 +66,7 @@ class RemoteRequests:
             return await response.answer(LARGEST_ANSWER)
 
     async def follow(self, call: Call) -> AsyncGenerator[ServerEvent | HttpAnswer, None]:
-        """Yield the events of a stream; an answer of another kind is yielded whole. Raises as `ask` does."""
+        """Yields the events of a stream, or the whole answer if it is not a stream. Raises what `ask` raises."""
         async with self._opened(call) as response:
             if response.media_type != _EVENT_STREAM:
                 yield await response.answer(LARGEST_ANSWER)

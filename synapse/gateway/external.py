@@ -25,8 +25,8 @@ from synapse.core.requests import AddExternal, ExternalAgent, RegisterAgent, Rem
 from synapse.core.store import TaskStore
 from synapse.core.types import Clock
 from synapse.external.card import modes_in
-from synapse.external.client import FOLDER, A2AClient, book_under, credentials_under, open_externals
-from synapse.external.driver import FileThreads, RemoteDriver
+from synapse.external.client import FOLDER, A2AClient, credentials_under, open_externals, store_under
+from synapse.external.driver import FileTaskRefs, RemoteDriver
 from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, resident_entry
 from synapse.host.agent import RunningAgent
@@ -59,7 +59,7 @@ class GatewayExternals:
         self._gateways = gateways
         self._residents = residents
         self._clock = clock
-        self._book = book_under(settings.home)
+        self._book = store_under(settings.home)
         self._externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
         self._shown: dict[str, ExternalAgent] = {}
         self._seen: object = None
@@ -189,7 +189,7 @@ THREADS: Final = "threads"
 def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False) -> RunningAgent:
     """The agent, as those around its driver see it. It has a client of its own: a slow one delays no other."""
     client = A2AClient(credentials=credentials_under(home).find, allow_private=allow_private)
-    threads = FileThreads(home / FOLDER / THREADS / f"{agent.alias}.json")
+    threads = FileTaskRefs(home / FOLDER / THREADS / f"{agent.alias}.json")
     driver = RemoteDriver(agent, client, threads, clock)
     return RunningAgent(
         driver=driver,

@@ -332,7 +332,7 @@ def _signed(config: PushConfig, caller: Caller) -> PushConfig:
 
 def _require_valid(caller: Caller) -> None:
     if not caller.holds():
-        raise Unauthenticated("the credentials of this stream count no longer")
+        raise Unauthenticated("the credentials of this stream are no longer valid")
 
 
 def _only_config(done: CommandResult) -> PushConfig:

@@ -1,10 +1,10 @@
-"""Takes the connections of a TCP port, and refuses those that would leave no room for this user's own.
+"""Accepts the connections of a TCP port, and refuses those that would leave no room for this user's own.
 
-    own        the kernel says that this user holds the other end, or a request on it was admitted
-    unproven   another user's, or of nobody knows whom, and not admitted yet: so many in all, and of one source
+    own        the kernel says that this user owns the other end, or a request on the connection was admitted
+    unproven   another user's or unknown, and not admitted yet: limited in total, and for each source
 
-Anybody on the machine can connect to a port of loopback, and an idle connection costs an open file. When the open files
-of a process run out, its Unix socket, its store and its terminal fail with them.
+Every user of the machine can connect to a loopback port, and an idle connection costs an open file. When the process
+runs out of open files, its Unix socket, its store and its terminal fail too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLOT: Final = "slot"
 """The key of the connection's Slot in the scope's `state`."""
 
 _TOGETHER: Final = 64
-"""So many connections are taken before the loop goes on with other work."""
+"""Connections that are accepted before the loop goes on with other work."""
 _PAUSE_SECONDS: Final = 0.5
 _HANDSHAKE_SECONDS: Final = 15.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -38,17 +38,17 @@ _READ_SIZE: Final = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many TCP connections a server has at the same time."""
+    """How many TCP connections a server may have at once."""
 
     total: int
     unproven: int
-    """Of those who have not shown yet that they may ask anything."""
+    """Connections without an admitted request so far."""
     unproven_per_source: int
-    """The same, of one user of this machine, or of one address elsewhere."""
+    """Unproven connections of one user of this machine, or of one address elsewhere."""
 
 
 def limits_within(files: int, *, unproven: int, per_source: int) -> ConnectionLimits:
-    """Return limits for a process that may have `files` open: half of them are left for everything else."""
+    """Returns limits for a process that may open `files` files: half of them stay for everything else."""
     total = max(8, files // 2)
     return ConnectionLimits(
         total=total,
@@ -58,7 +58,7 @@ def limits_within(files: int, *, unproven: int, per_source: int) -> ConnectionLi
 
 
 class Slot:
-    """One connection's place among those of its port, until it is released."""
+    """A slot held by one connection of a port. `release` is idempotent."""
 
     __slots__ = ("_is_proven", "_is_released", "_slots", "_source")
 
@@ -69,13 +69,13 @@ class Slot:
         self._is_released = False
 
     def prove(self) -> None:
-        """Count the connection as one of somebody who may ask; called with every request that is admitted."""
+        """Counts the connection as proven; called with every admitted request."""
         if not self._is_proven and not self._is_released:
             self._is_proven = True
             self._slots.forget_unproven(self._source)
 
     def release(self) -> None:
-        """Give the place back; a second time is no error."""
+        """Frees the slot."""
         if self._is_released:
             return
         if not self._is_proven:
@@ -85,7 +85,7 @@ class Slot:
 
 
 class Slots:
-    """The places of one port."""
+    """The slots of one port."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
@@ -93,7 +93,7 @@ class Slots:
         self.taken = 0
 
     def take(self, source: str, *, is_own: bool) -> Slot | None:
-        """Return a place for one more connection, or None when it must be refused."""
+        """Returns a slot for one more connection, or None when it must be refused."""
         if self.taken >= self._limits.total:
             return None
         if not is_own:
@@ -123,7 +123,7 @@ class Acceptor:
         refusal: bytes,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`new_protocol` makes the protocol of a connection, given the state that its requests share."""
+        """`new_protocol` creates the protocol of a connection, given the state that its requests share."""
         self._listener = listener
         self._new_protocol = new_protocol
         self._slots = Slots(limits)
@@ -136,12 +136,12 @@ class Acceptor:
         self._is_full = False
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Starts to accept connections."""
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Accept nothing more; connections that were accepted stay."""
+        """Stops accepting; accepted connections stay."""
         if self._resuming is not None:
             self._resuming.cancel()
         else:
@@ -158,18 +158,18 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                # The listener stays readable, so asking again at once would be a busy loop.
+                # The listener stays readable, so trying again at once would be a busy loop.
                 log.warning("out_of_open_files", extra={"error": str(error)})
                 self._loop.remove_reader(self._listener)
                 self._resuming = self._loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
-            self._let_in(connection, str(address[0]))
+            self._admit(connection, str(address[0]))
 
     def _resume(self) -> None:
         self._resuming = None
         self._loop.add_reader(self._listener, self._accept)
 
-    def _let_in(self, connection: socket.socket, address: str) -> None:
+    def _admit(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(False)
         peer = peer_of(connection)
         slot = self._slots.take(_source(peer, address), is_own=peer.uid == self._uid)
@@ -189,7 +189,7 @@ class Acceptor:
                 lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=patience
             )
         except OSError:
-            # It left, or it does not speak TLS. (ssl.SSLError and TimeoutError are OSErrors.)
+            # The peer left, or does not speak TLS. (ssl.SSLError and TimeoutError are OSErrors.)
             slot.release()
             connection.close()
         except BaseException:
@@ -199,17 +199,17 @@ class Acceptor:
 
     def _refuse(self, connection: socket.socket, peer: Peer, address: str) -> None:
         if not self._is_full:
-            # Once for each time that it becomes full: a flood must not fill the log.
+            # Logged once each time the port becomes full: a flood must not fill the log.
             self._is_full = True
             log.warning("connections_refused", extra={"address": address, "uid": peer.uid})
         try:
             if self._refusal:
                 connection.send(self._refusal)
                 connection.shutdown(socket.SHUT_WR)
-                # Closing with something unread would reset the connection, and our words with it.
+                # Closing with unread bytes would reset the connection, and the peer would lose our answer.
                 connection.recv(_READ_SIZE)
         except OSError:
-            pass  # it has sent nothing, or has left
+            pass  # the peer has sent nothing, or has left
         finally:
             connection.close()
 
@@ -218,5 +218,5 @@ def _source(peer: Peer, address: str) -> str:
     if peer.uid is not None:
         return f"uid {peer.uid}"
     plain = ipaddress.ip_address(address.partition("%")[0])
-    # One household has a /64 of its own, and could come from another address each time.
+    # One household has a /64 of its own, and could use another address each time.
     return str(plain if plain.version == 4 else ipaddress.ip_network((int(plain) >> 64 << 64, 64)))

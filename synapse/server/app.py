@@ -1,12 +1,9 @@
-"""HTTP as an ASGI application: from a request to a core request, and from what came of it to an answer.
+"""The ASGI application of hosts and gateways: turns HTTP requests into core requests, and results into answers.
 
     admit the caller → find the route → read the body → choose the dialect → decode → service → encode
 
-A request that is refused before its body was read is answered in the dialect that its path and its head tell.
-It knows no dialect by name, only the table that it was given. A result that is pending is waited for as long as the
-caller stays.
-
-One request and how it ended, for whoever counts: no text of it, no query, no header.
+A request that is refused before its body is read is answered in the dialect of its path and headers. The application
+knows no dialect by name, only the table that it was given. It waits for a pending result as long as the caller stays.
 """
 
 from __future__ import annotations
@@ -63,26 +60,49 @@ from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketCha
 
 log = logging.getLogger(__name__)
 
+NO_DIALECT: Final = "none"
+"""The dialect of a request that was refused before its dialect was known."""
+CALLER_LEFT: Final = "caller_left"
+REFUSALS_A_MINUTE: Final = 60
+LONGEST_LOGGED_PATH: Final = 200
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_JSON_HINT: Final = 'add -H "Content-Type: application/json"'
 
 Admit = Callable[[Scope], Caller | Awaitable[Caller]]
-"""Tells on whose behalf a request runs, at once or when it is awaited; raises AccessDenied, RateLimited."""
+"""Returns the caller of a request, or an awaitable of it; raises AccessDenied, RateLimited."""
 Choose = Callable[[WireRequest, Sequence[Endpoint]], Endpoint]
-"""Tells which of several dialects a request speaks: on a shared path, or where no route is."""
+"""Chooses the dialect of a request among several: on a shared path, or where there is no route."""
 EncodeError = Callable[[SynapseError], WireAnswer]
 
 
+class Exchange(NamedTuple):
+    """A request and its result, for metrics: without its text, its query and its headers."""
+
+    method: str
+    path: str
+    dialect: str
+    seconds: float
+    error: str = ""
+    """The code of the error that answered it, or empty."""
+    is_stream: bool = False
+
+
+Observe = Callable[[Exchange], None]
+"""Called with each request after its answer."""
+
+
 def first_endpoint(_wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Choose the dialect that stands first in the table."""
+    """Chooses the first dialect of the table."""
     return endpoints[0]
 
 
 class HttpApp:
-    """Serves dialects over one service. The first dialect words the errors that belong to none.
+    """Serves dialects over one service. The first dialect encodes errors that belong to none.
 
     WebSockets are served on the Unix socket only, unless they are for every caller.
     """
 
-    def __init__(  # noqa: PLR0913 - what is served, to whom, and who is told of it
+    def __init__(  # noqa: PLR0913 - each is a part of what is served
         self,
         service: Handler,
         dialects: Sequence[Dialect],
@@ -96,13 +116,13 @@ class HttpApp:
         self._service = service
         self._table = RouteTable(dialects)
         self._default = dialects[0]
-        self._nowhere = [Endpoint(dialect, _NO_ROUTE) for dialect in dialects]
+        self._fallbacks = [Endpoint(dialect, _NO_ROUTE) for dialect in dialects]
         self._admit = admit
         self._choose = choose
         self._websockets = websockets or {}
         self.limits = limits or HttpLimits()
         self._observe = observe
-        self._patience = PendingResults()
+        self._pending_results = PendingResults()
         self._refusals = _RefusalLog()
         self._closing: asyncio.Future[None] | None = None
 
@@ -114,66 +134,68 @@ class HttpApp:
         return self._serve_observed(scope, receive, send, self._observe)
 
     def close(self) -> None:
-        """End all streams, so that their readers can go elsewhere; new ones end at once."""
+        """Ends all streams, so that their readers can reconnect elsewhere; new ones end at once."""
         closing = self._closed()
         if not closing.done():
             closing.set_result(None)
-        self._patience.end()
+        self._pending_results.end()
 
     def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
-        """Word an error for somebody whose bytes never became a whole request; `scope` is its head, if that came."""
-        return self._default.encode_error(error) if scope is None else self._worded_for(scope, _Exchange())(error)
+        """Encodes an error for a request that never arrived whole; `scope` is its head, if that arrived."""
+        return self._default.encode_error(error) if scope is None else self._error_encoder(scope, _Exchange())(error)
 
     async def _serve_observed(self, scope: Scope, receive: Receive, send: Send, observe: Observe) -> None:
-        words, begun = _Exchange(), perf_counter()
+        exchange, begun = _Exchange(), perf_counter()
         try:
-            await self._serve_http(scope, receive, send, words)
+            await self._serve_http(scope, receive, send, exchange)
         finally:
             taken = perf_counter() - begun
-            observe(Exchange(scope["method"], scope["path"], words.dialect, taken, words.error, words.is_stream))
+            observe(
+                Exchange(scope["method"], scope["path"], exchange.dialect, taken, exchange.error, exchange.is_stream)
+            )
 
-    async def _serve_http(self, scope: Scope, receive: Receive, send: Send, words: _Exchange) -> None:
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send, exchange: _Exchange) -> None:
         last = False
         try:
-            answer = await self._exchange(scope, receive, send, words)
+            answer = await self._handle(scope, receive, send, exchange)
         except SynapseError as error:
-            words.error = error.code
-            self._refusals.note(scope, error, words.caller)
-            answer = (words.encode_error or self._worded_for(scope, words))(error)
-            # What is left of such a body is not read.
+            exchange.error = error.code
+            self._refusals.note(scope, error, exchange.caller)
+            answer = (exchange.encode_error or self._error_encoder(scope, exchange))(error)
+            # The rest of such a body is not read, so the connection must end.
             last = isinstance(error, BodyTooLarge | BodyTooSlow)
         except ClientDisconnected:
-            words.error = CALLER_LEFT
+            exchange.error = CALLER_LEFT
             return
         except Exception:
-            # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
-            words.error = InternalFailure.code
+            # The outermost handler: the log gets the traceback of a defect, the caller gets no details.
+            exchange.error = InternalFailure.code
             log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
-            answer = (words.encode_error or self._worded_for(scope, words))(InternalFailure())
+            answer = (exchange.encode_error or self._error_encoder(scope, exchange))(InternalFailure())
         if answer is None:
             return
         send_whole = answer_whole(send)
         if send_whole is None or not send_whole(answer, last=last):
             await _send(answer, send, last=last)
 
-    def _worded_for(self, scope: Scope, words: _Exchange) -> EncodeError:
-        """Choose how an error is told before the body was read: by the path and the head alone."""
-        method = scope.get("method", "GET")  # the handshake of a WebSocket is always one
+    def _error_encoder(self, scope: Scope, exchange: _Exchange) -> EncodeError:
+        """Chooses how to encode an error before the body was read: by the path and the headers alone."""
+        method = scope.get("method", "GET")  # the handshake of a WebSocket is always a GET
         wire = WireRequest(method, scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
         try:
             endpoints = self._table.match(method, scope.get("raw_path", b"")).endpoints
         except SynapseError:
-            return self._choose(wire, self._nowhere).dialect.encode_error
+            return self._choose(wire, self._fallbacks).dialect.encode_error
         endpoint = self._choose(wire, endpoints)
-        words.speaks(endpoint.dialect)
+        exchange.use_dialect(endpoint.dialect)
         if isinstance(endpoint.route, CallRoute) and endpoint.route.refuse is not None:
             return partial(endpoint.route.refuse, wire)
         return endpoint.dialect.encode_error
 
-    async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Exchange) -> WireAnswer | None:
-        """Return the answer, or nothing when it was a stream and is told already."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, exchange: _Exchange) -> WireAnswer | None:
+        """Returns the answer, or None when it was a stream, which is sent already."""
         admitted = self._admit(scope)
-        caller = words.caller = admitted if isinstance(admitted, Caller) else await admitted
+        caller = exchange.caller = admitted if isinstance(admitted, Caller) else await admitted
         _prove_connection(scope, caller)
         match = self._table.match(scope["method"], scope["raw_path"])
         endpoint = match.endpoints[0]
@@ -191,41 +213,41 @@ class HttpApp:
             endpoint = self._choose(wire, match.endpoints)
             if endpoint is not match.endpoints[0]:
                 wire = wire._replace(params=match.params(endpoint))
-        words.speaks(endpoint.dialect)
+        exchange.use_dialect(endpoint.dialect)
         route = endpoint.route
         if isinstance(route, CallRoute):
-            return await self._answer_call(route, wire, caller, receive, send, words)
+            return await self._answer_call(route, wire, caller, receive, send, exchange)
         if isinstance(route, Route):
             request = traced(route.decode(wire), wire.headers)
             return WireAnswer(route.status, route.encode(await self._service.handle(request, caller)))
         if isinstance(route, DocumentRoute):
             return route.answer(wire)
         updates = await self._service.handle(route.decode(wire), caller)
-        await self._stream(route, updates, receive, send, words)
+        await self._stream(route, updates, receive, send, exchange)
         return None
 
     async def _answer_call(
-        self, route: CallRoute, wire: WireRequest, caller: Caller, receive: Receive, send: Send, words: _Exchange
+        self, route: CallRoute, wire: WireRequest, caller: Caller, receive: Receive, send: Send, exchange: _Exchange
     ) -> WireAnswer | None:
         call = route.ask(wire)
         if isinstance(call, WireAnswer):
-            words.error = call.error
+            exchange.error = call.error
             return call
         if call.encode_error is not None:
-            words.encode_error = call.encode_error
+            exchange.encode_error = call.encode_error
         if wire.method == "HEAD" and isinstance(call, StreamCall):
-            # Its headers are known only when it has begun, and it has no end to find out.
+            # The headers of a stream are known only when it has begun.
             raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
         if isinstance(call, StreamCall):
             updates = await self._service.handle(traced(call.request, wire.headers), caller)
-            await self._stream(call, updates, receive, send, words)
+            await self._stream(call, updates, receive, send, exchange)
             return None
         result: object = await self._service.handle(traced(call.request, wire.headers), caller)
         if isinstance(result, Pending):
             pending = cast("Pending[object]", result)
             result = pending.now
             if not pending.is_settled:
-                result = await self._patience.wait(asyncio.ensure_future(pending.settled()), receive, send)
+                result = await self._pending_results.wait(asyncio.ensure_future(pending.settled()), receive, send)
         if call.answer is not None:
             return call.answer(result)
         return WireAnswer(call.status, call.encode(result), call.headers, route.media_type)
@@ -236,10 +258,10 @@ class HttpApp:
         updates: TaskStream,
         receive: Receive,
         send: Send,
-        words: _Exchange,
+        exchange: _Exchange,
     ) -> None:
-        words.is_stream = True
-        encode_error = words.encode_error or self._default.encode_error
+        exchange.is_stream = True
+        encode_error = exchange.encode_error or self._default.encode_error
         stream = EventStream(
             call.encode,
             encode_error,
@@ -250,7 +272,7 @@ class HttpApp:
         await stream.run(updates, receive, send)
 
     def _body_at_hand(self, scope: Scope, send: Send) -> bytes:
-        """The body, if it is here and there is nothing to say against it; nothing otherwise, which decides nothing."""
+        """Returns the body if it has arrived whole, is JSON and not too large; else b"": `_read_body` decides."""
         take = body_at_hand(send)
         length, media_type = _body_headers(scope["headers"])
         if take is None or not 0 < length <= self.limits.max_body_bytes or media_type != b"application/json":
@@ -258,11 +280,7 @@ class HttpApp:
         return take() or b""
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            BodyTooLarge, BodyTooSlow, UnsupportedMediaType.
-        """
+        """Returns the whole body. Raises BodyTooLarge, BodyTooSlow, UnsupportedMediaType."""
         limit = self.limits.max_body_bytes
         length, media_type = _body_headers(headers)
         if length > limit:
@@ -284,12 +302,12 @@ class HttpApp:
             return
         except SynapseError as error:
             self._refusals.note(scope, error, None)
-            await channel.fail(error, self._worded_for(scope, _Exchange())(error))
+            await channel.fail(error, self._error_encoder(scope, _Exchange())(error))
         except Exception:
-            # As for requests: logged whole, told without detail.
+            # The outermost handler, as for requests.
             log.exception("websocket_failed", extra={"path": scope["path"]})
             failure = InternalFailure()
-            await channel.fail(failure, self._worded_for(scope, _Exchange())(failure))
+            await channel.fail(failure, self._error_encoder(scope, _Exchange())(failure))
 
     async def _converse(self, channel: WebSocketChannel, scope: Scope) -> None:
         caller = await self._admitted(scope)
@@ -310,32 +328,29 @@ class HttpApp:
         return caller
 
     def _closed(self) -> asyncio.Future[None]:
-        # Made on first use: an application may be built before its event loop runs.
+        # Created on first use: an application may be built before its event loop runs.
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
         return self._closing
 
 
 def _prove_connection(scope: Scope, caller: Caller) -> None:
-    """Count a connection no longer among those of strangers, once somebody with rights has asked on it."""
+    """Counts the connection as proven once an authenticated caller has used it; see `server.acceptor`."""
     slot = scope.get("state", {}).get(SLOT)
     if slot is not None and not caller.is_anonymous:
         slot.prove()
 
 
-def _nothing(wire: WireRequest) -> WireAnswer:
+def _not_found(wire: WireRequest) -> WireAnswer:
     raise RouteNotFound(f"nothing is served at {wire.path}")
 
 
-REFUSALS_A_MINUTE: Final = 60
-LONGEST_LOGGED_PATH: Final = 200
-_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
-"""Stands for the route of a dialect that is only asked for its words."""
+_NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_not_found)
+"""The route of a dialect that only encodes an error."""
 
 
 class _Exchange:
-    """What one request speaks, and how an error of it is told, once that is known; and what became of it."""
+    """The state of one request: its caller, its dialect and encoder of errors once known, and its result."""
 
     __slots__ = ("caller", "dialect", "encode_error", "error", "is_stream")
 
@@ -346,7 +361,7 @@ class _Exchange:
         self.error = ""
         self.is_stream = False
 
-    def speaks(self, dialect: Dialect) -> None:
+    def use_dialect(self, dialect: Dialect) -> None:
         self.encode_error = dialect.encode_error
         self.dialect = dialect.name
 
@@ -354,7 +369,7 @@ class _Exchange:
 class _RefusalLog:
     """Logs refused requests that would have changed something, or that were not admitted.
 
-    Only so many a minute: strangers must not push out of the log what a person looks for there.
+    At most REFUSALS_A_MINUTE: a stranger must not flood the log.
     """
 
     def __init__(self) -> None:
@@ -362,7 +377,7 @@ class _RefusalLog:
         self._logged = self._left_out = 0
 
     def note(self, scope: Scope, error: SynapseError, caller: Caller | None) -> None:
-        """Log one, unless it only asked."""
+        """Logs a refused request, unless it only reads."""
         method = scope.get("method", "GET")
         if method in _READING and not isinstance(error, AccessDenied):
             return
@@ -375,17 +390,17 @@ class _RefusalLog:
             self._left_out += 1
             return
         self._logged += 1
-        log.info("request_refused", extra=_refusal_facts(method, scope["path"], error, caller))
+        log.info("request_refused", extra=_refusal_fields(method, scope["path"], error, caller))
 
 
-def _refusal_facts(method: str, path: str, error: SynapseError, caller: Caller | None) -> dict[str, str]:
-    facts = {"method": method, "path": path[:LONGEST_LOGGED_PATH], "error": error.code}
+def _refusal_fields(method: str, path: str, error: SynapseError, caller: Caller | None) -> dict[str, str]:
+    fields = {"method": method, "path": path[:LONGEST_LOGGED_PATH], "error": error.code}
     if caller is not None and (caller.agent_id or caller.name):
-        facts["caller"] = caller.agent_id or caller.name
+        fields["caller"] = caller.agent_id or caller.name
     if not isinstance(error, InvalidRequest):
-        # What is said of an invalid request may quote it, and no log has texts of messages.
-        facts["why"] = str(error)[:LONGEST_LOGGED_PATH]
-    return facts
+        # The error of an invalid request may quote it, and logs must not hold the text of messages.
+        fields["why"] = str(error)[:LONGEST_LOGGED_PATH]
+    return fields
 
 
 async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
@@ -399,12 +414,12 @@ async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
 
 
 async def _whole_body(message: MutableMapping[str, Any], receive: Receive, limit: int) -> bytes:
-    """All of a body whose first piece is there."""
+    """Returns a body whose first piece is `message`."""
     pieces: list[bytes] = []
     size = 0
     while True:
         if message["type"] == "http.disconnect":
-            # What came so far may happen to be valid; it is not what was meant.
+            # The part that arrived may happen to be valid JSON, but it is not the whole request.
             raise BodyTooSlow("the caller left before the body was complete")
         pieces.append(message["body"])
         size += len(pieces[-1])
@@ -416,7 +431,7 @@ async def _whole_body(message: MutableMapping[str, Any], receive: Receive, limit
 
 
 def _body_headers(headers: Headers) -> tuple[int, bytes]:
-    """The announced length (0 if there is none) and the media type."""
+    """Returns Content-Length (0 if there is none) and Content-Type."""
     length, media_type = 0, b""
     for name, value in headers:
         if name == b"content-type":
@@ -431,28 +446,4 @@ def _check_media_type(value: bytes) -> None:
     if media_type == b"application/json" or media_type.endswith(b"+json"):
         return
     shown = media_type[:80].decode("latin-1") or "nothing"
-    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=_HOW_TO_SAY_JSON)
-
-
-_HOW_TO_SAY_JSON: Final = 'add -H "Content-Type: application/json"'
-
-
-NO_DIALECT: Final = "none"
-"""Of what was refused before it was known what it speaks."""
-CALLER_LEFT: Final = "caller_left"
-
-
-class Exchange(NamedTuple):
-    """How one request went."""
-
-    method: str
-    path: str
-    dialect: str
-    seconds: float
-    error: str = ""
-    """The code of the error that it was answered with, or empty."""
-    is_stream: bool = False
-
-
-Observe = Callable[[Exchange], None]
-"""Is told of each request when it has been answered."""
+    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=_JSON_HINT)

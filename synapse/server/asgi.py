@@ -1,9 +1,4 @@
-"""The words of ASGI, typed once: what a server hands to an application.
-
-What a server serves: an ASGI application that can also say no, and end.
-
-Waiting for a result that takes as long as an agent does: as long as the caller stays and the server runs.
-"""
+"""The ASGI types of servers and applications, their shortcuts beside ASGI, and waiting for a result of a request."""
 
 from __future__ import annotations
 
@@ -19,44 +14,46 @@ from synapse.dialects.dialect import WireAnswer
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
+T = TypeVar("T")
 
 WITHOUT_BODY: Final = frozenset({204, 304})
 """Statuses whose answers have no body, nor headers about one."""
+WATCH_AFTER: Final = 0.05
+"""Seconds before a `_Watcher` checks whether the caller is still connected."""
 
 
 class AnswerWhole(Protocol):
-    """Sends a whole answer at once, with the headers about its body; or returns False, and has sent nothing.
+    """Sends a whole answer at once, with the headers of its body; or returns False and has sent nothing.
 
-    The last one ends the connection.
+    With `last`, the connection ends after it.
     """
 
     def __call__(self, answer: WireAnswer, /, *, last: bool = False) -> bool: ...
 
 
 def answer_whole(send: Send) -> AnswerWhole | None:
-    """The short way that our own server has beside ASGI's two messages: its `send` has a method `answer`.
+    """Returns the shortcut of our own server beside ASGI's two messages: its `send` has a method `answer`.
 
-    Whoever wraps `send` hides it, so an answer that is to be changed on its way never passes by.
+    Middleware that wraps `send` hides it, so an answer that middleware changes never bypasses it.
     """
     return getattr(send, "answer", None)
 
 
 BodyAtHand = Callable[[], bytes | None]
-"""Takes the body of the request, if all of it has come and nothing of it was taken; else None."""
+"""Takes the body of the request if it has arrived whole and no part of it was taken; else returns None."""
 
 
 def body_at_hand(send: Send) -> BodyAtHand | None:
-    """The short way beside ASGI's `receive` that our own server has: nearly every body is there with its head."""
+    """Returns the shortcut of our own server beside ASGI's `receive`: nearly every body arrives with its head."""
     return getattr(send, "body_at_hand", None)
 
 
 WhenLeft = Callable[[Callable[[], object] | None], None]
-"""Takes what is to be called when the caller leaves, or None for nothing more."""
+"""Sets the function to call when the caller disconnects, or None for no function."""
 
 
 def when_left(send: Send) -> WhenLeft | None:
-    """How our own server tells that the caller has left, without anybody waiting for that."""
+    """Returns the shortcut by which our own server reports a disconnect, without a task that waits for it."""
     return getattr(send, "when_left", None)
 
 
@@ -66,13 +63,13 @@ class HttpLimits:
 
     max_body_bytes: int = 10 * 1024 * 1024
     arrival_seconds: float = 30.0
-    """How long a request may take to arrive; the server hangs up on slower ones."""
+    """How long a request may take to arrive; the server closes slower connections."""
     keep_alive_seconds: float = 15.0
-    """How often a stream says that it is alive."""
+    """How often an idle stream sends a comment to stay open."""
 
 
 class ServedApp(Protocol):
-    """An application: HttpApp, or something around one."""
+    """An application that a server serves: HttpApp, or middleware around one."""
 
     @property
     def limits(self) -> HttpLimits: ...
@@ -80,36 +77,30 @@ class ServedApp(Protocol):
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]: ...
 
     def close(self) -> None:
-        """End all streams."""
+        """Ends all streams."""
         ...
 
     def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
-        """Word an error for somebody whose bytes never became a whole request; `scope` is its head, if that came."""
+        """Encodes an error for a request that never arrived whole; `scope` is its head, if that arrived."""
         ...
 
 
-T = TypeVar("T")
-
-WATCH_AFTER: Final = 0.05
-"""Seconds before anybody looks whether the caller is still there, where the server does not tell by itself."""
-
-
 class ClientDisconnected(Exception):
-    """Nobody is there to be answered."""
+    """The caller closed the connection before its answer."""
 
 
 class PendingResults:
-    """Those who wait for a result of one server."""
+    """The requests of one server that wait for a result: as long as the caller stays and the server runs."""
 
     def __init__(self) -> None:
         self._waits: set[asyncio.Future[Any]] = set()
         self._over = False
 
     async def wait(self, pending: asyncio.Future[T], receive: Receive, send: Send) -> T:
-        """Return the result; `pending` is cancelled when nobody waits for it any more.
+        """Returns the result; cancels `pending` when the caller leaves or the server ends.
 
         Raises:
-            ClientDisconnected: the caller hung up.
+            ClientDisconnected: the caller closed the connection.
             AgentExited: the server ends.
         """
         if pending.done():
@@ -123,7 +114,7 @@ class PendingResults:
             return await pending
         except asyncio.CancelledError:
             if me is not None and me.cancelling():
-                raise  # by somebody else, not by giving up
+                raise  # this request itself was cancelled, not only its wait
             if self._over:
                 raise AgentExited("this server ends; the task is kept") from None
             raise ClientDisconnected from None
@@ -132,14 +123,14 @@ class PendingResults:
             stop_watching()
 
     def end(self) -> None:
-        """The server ends: nobody waits any longer."""
+        """Ends all waits, because the server ends."""
         self._over = True
         for pending in self._waits:
             pending.cancel()
 
 
 def _watch(pending: asyncio.Future[Any], receive: Receive, send: Send) -> Callable[[], None]:
-    """Give up on `pending` when the caller leaves; return how that is ended."""
+    """Cancels `pending` when the caller leaves; returns a function that stops watching."""
     tell = when_left(send)
     if tell is None:
         return _Watcher(pending, receive).close
@@ -148,7 +139,7 @@ def _watch(pending: asyncio.Future[Any], receive: Receive, send: Send) -> Callab
 
 
 class _Watcher:
-    """For servers that do not tell. It looks after a while only, as most results are quicker than that."""
+    """Watches for a disconnect on servers without `when_left`. Starts after WATCH_AFTER: most results are faster."""
 
     def __init__(self, pending: asyncio.Future[Any], receive: Receive) -> None:
         self._pending = pending
@@ -171,6 +162,6 @@ class _Watcher:
 
 
 async def caller_left(receive: Receive) -> None:
-    """Return when whoever waits for the answer has hung up."""
+    """Waits until the caller has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

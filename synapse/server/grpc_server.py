@@ -1,14 +1,11 @@
-"""gRPC as it is served: from a call to a core request, and from what came of it to an answer or a stream.
+"""The gRPC server of a gateway: turns calls into core requests, and results into answers and streams.
 
     admit the caller → check the version → read the protobuf → decode → service → encode
 
 The agent is the request's `tenant`, else the metadata `x-agent-id`, else the default one.
 
-How gRPC says that something is wrong: the status of the table of A2A 1.0.1, and ErrorInfo in the trailer.
-
-What a gRPC server says of itself to clients that know it by name only (reflection), such as grpcurl.
-
-The messages of `v1` are those of `v1alpha` under another name, so both are answered by the same servicer.
+Errors have the status of A2A 1.0.1's table, with ErrorInfo in the trailer. Reflection describes the services to clients
+such as grpcurl; the messages of its `v1` are those of `v1alpha` under another name, so one servicer answers both.
 """
 
 from __future__ import annotations
@@ -57,16 +54,25 @@ log = logging.getLogger(__name__)
 AGENT_METADATA: Final = b"x-agent-id"
 GRACE_SECONDS: Final = 3.0
 LONGEST_DETAILS: Final = 1000
-"""A status travels in a header, and those are short."""
+"""A status travels in a header, and headers are short."""
+DETAILS: Final = "grpc-status-details-bin"
+KNOWN_DETAILS: Final = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest)
+"""The messages that a status may carry. Naming them loads them, which JSON's `@type` needs."""
+REFLECTION_SERVICES: Final = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
+REFLECTION_METHOD: Final = "ServerReflectionInfo"
+REFLECTION_SECONDS: Final = 30.0
+"""How long one reflection stream may last: a client asks its few questions at once."""
+_TRAILERS: Final = frozenset({"www-authenticate", "retry-after"})
 
 GrpcHeaders = list[tuple[bytes, bytes]]
+Trailer = tuple[str, str | bytes]
 AdmitCall = Callable[[GrpcHeaders, str, str], Caller | Awaitable[Caller]]
-"""Tells on whose behalf a call runs, by its metadata, its path and where it comes from; raises a SynapseError."""
+"""Returns the caller of a call, by its metadata, its path and its peer's address; raises a SynapseError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcLimits:
-    """What one call may cost."""
+    """Limits of connections and messages."""
 
     max_message_bytes: int = 10 * 1024 * 1024
     max_connections: int = 512
@@ -75,11 +81,11 @@ class GrpcLimits:
     idle_seconds: float = 60.0
     """How long a connection without a call stays open; clients open another one by themselves."""
     ping_seconds: float = 30.0
-    """How often a caller that says nothing is asked whether it is there: one that vanished holds a stream no longer."""
+    """How often a silent client is pinged, so that one that vanished does not hold its stream."""
 
 
 class GrpcServer:
-    """Serves A2A over gRPC; it is made in the event loop that it runs in."""
+    """Serves A2A over gRPC. Create it in the event loop that it runs in."""
 
     def __init__(
         self,
@@ -99,11 +105,11 @@ class GrpcServer:
             options=[
                 ("grpc.max_receive_message_length", limits.max_message_bytes),
                 ("grpc.max_send_message_length", -1),
-                # Otherwise two gateways share a port, and each gets half of the calls.
+                # Otherwise two gateways could share a port, and each would get half of the calls.
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_time_ms", int(limits.ping_seconds * 1000)),
                 ("grpc.keepalive_timeout_ms", int(limits.ping_seconds * 1000)),
-                # Each connection is an open file, and gRPC lets in anybody before it is told who calls.
+                # Each connection is an open file, and gRPC accepts it before its caller is known.
                 ("grpc.max_allowed_incoming_connections", limits.max_connections),
                 ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
                 ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
@@ -111,32 +117,35 @@ class GrpcServer:
         )
 
     def offer(self, *services: GrpcService) -> None:
-        """Take calls of these, and describe them to whoever may call; to be said before it serves."""
+        """Serves these services, and their reflection. Call it before `serve`."""
         description = Description(service.name for service in services)
-        describing = partial(self._describe, services[0], description)
+        describe = partial(self._describe, services[0], description)
         self._server.add_generic_rpc_handlers(
-            [*(self._handlers(one) for one in services), *(_describer(name, describing) for name in SERVICES)]
+            [
+                *(self._handlers(one) for one in services),
+                *(_reflection_handlers(name, describe) for name in REFLECTION_SERVICES),
+            ]
         )
 
     def bind(self, host: str, port: int, *, tls: tuple[bytes, bytes] | None = None) -> int:
-        """Take a port, or any free one for 0; `tls` is a private key and a certificate, in PEM. Returns the port.
+        """Binds a port, or any free one for 0, and returns it; `tls` is a private key and a certificate, in PEM.
 
         Raises PortTaken or InvalidSettings.
         """
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            # gRPC writes a line of its own about a port that is taken, so it is asked for one that was free just now.
+            # gRPC prints a line of its own about a port that is taken, so check first that it is free.
             bind_port(port, host).close()
             if tls is None:
                 return int(self._server.add_insecure_port(place))
             return int(self._server.add_secure_port(place, grpc.ssl_server_credentials([tls])))
         except (PortTaken, RuntimeError) as error:
             raise PortTaken(
-                f"port {port} is taken by another program", hint="choose another one for gRPC with --grpc-port"
+                f"port {port} is taken by another program", hint="choose another port for gRPC with --grpc-port"
             ) from error
 
     async def serve(self) -> None:
-        """Serve until `stop`; then end the streams, and wait a moment for what runs."""
+        """Serves until `stop`; then ends the streams, and waits GRACE_SECONDS for running calls."""
         try:
             await self._server.start()
             self._started.set()
@@ -146,15 +155,15 @@ class GrpcServer:
             await self._server.stop(GRACE_SECONDS)
 
     async def wait_started(self) -> None:
-        """Return when calls are taken."""
+        """Waits until calls are accepted."""
         await self._started.wait()
 
     def stop(self) -> None:
-        """Ask `serve` to return soon."""
+        """Makes `serve` return soon."""
         self._stopping.set()
 
     def _handlers(self, service: GrpcService) -> Any:
-        """Requests and answers stay bytes here: what cannot be read is told in A2A's words, not in gRPC's."""
+        """Returns the handlers of a service. They take and return bytes, so that A2A encodes the decoding errors."""
         handlers: dict[str, Any] = {}
         for name, method in service.methods.items():
             path = f"/{service.name}/{name}"
@@ -166,7 +175,7 @@ class GrpcServer:
 
     async def _answer(self, service: GrpcService, method: Method, path: str, given: bytes, context: Any) -> bytes:
         try:
-            call, caller = await self._asked(service, method, path, given, context)
+            call, caller = await self._decode(service, method, path, given, context)
             result: object = await self._service.handle(call.request, caller)
             if isinstance(result, Pending):
                 pending = cast("Pending[object]", result)
@@ -174,7 +183,7 @@ class GrpcServer:
                 if not pending.is_settled:
                     result = await self._settled(asyncio.ensure_future(pending.settled()))
             answer = method.to_answer(cast("Call[object]", call).encode(result))
-            await _tell_headers(call, context)
+            await _send_headers(call, context)
             return answer
         except Exception as error:
             # The outermost handler: see `_abort`.
@@ -185,13 +194,13 @@ class GrpcServer:
         self, service: GrpcService, method: Method, path: str, given: bytes, context: Any
     ) -> AsyncGenerator[bytes, None]:
         try:
-            asked, caller = await self._asked(service, method, path, given, context)
+            asked, caller = await self._decode(service, method, path, given, context)
             call = cast("StreamCall", asked)
             updates = await self._service.handle(call.request, caller)
-            # The updates by themselves, too: a caller who leaves before the first of them leaves a generator that never
-            # began, and closing such a one does nothing.
+            # Closes `updates` too: if the caller leaves before the first one, the outer generator never began, and
+            # closing such a one does nothing.
             async with aclosing(updates), aclosing(self._until_stopped(updates)) as coming:
-                await _tell_headers(call, context)
+                await _send_headers(call, context)
                 async for update in coming:
                     event = call.encode(update)
                     if event is not None:
@@ -204,7 +213,7 @@ class GrpcServer:
     async def _describe(
         self, service: GrpcService, description: Description, path: str, asked: Any, context: Any
     ) -> AsyncGenerator[bytes, None]:
-        """Who may call may know what can be called, and nobody else: the rules are those of all calls."""
+        """Answers reflection for admitted callers only, by the rules of all calls."""
         try:
             admitted = self._admit(_headers(context), path, str(context.peer()))
             if not isinstance(admitted, Caller):
@@ -217,7 +226,7 @@ class GrpcServer:
             await _abort(service, path, error, context)
             raise
 
-    async def _asked(
+    async def _decode(
         self, service: GrpcService, method: Method, path: str, given: bytes, context: Any
     ) -> tuple[AnyCall, Caller]:
         headers = _headers(context)
@@ -230,13 +239,13 @@ class GrpcServer:
         params, tenant = method.read(given)
         agent = tenant or wire.header(AGENT_METADATA) or self._default_agent
         if not agent:
-            raise InvalidField("tenant", "is missing", hint="it names the agent, and so does the metadata x-agent-id")
+            raise InvalidField("tenant", "is missing", hint="name the agent there, or in the metadata x-agent-id")
         call = method.ask(params, wire._replace(params={AGENT: agent}))
         request: Request[Any] = traced(call.request, headers)
         return call._replace(request=request), caller
 
     async def _settled(self, pending: asyncio.Future[T]) -> T:
-        """The result, as long as the caller stays and the server runs. Raises AgentExited."""
+        """Waits for the result, as long as the caller stays and the server runs. Raises AgentExited."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             either: set[asyncio.Future[Any]] = {pending, stopping}
@@ -249,7 +258,7 @@ class GrpcServer:
             pending.cancel()
 
     async def _until_stopped(self, updates: TaskStream) -> AsyncGenerator[Update, None]:
-        """The updates; a stream that the server's end cuts off ends with an error, so that its reader comes back."""
+        """Yields the updates. When the server stops, raises AgentExited, so that the reader reconnects."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         coming: asyncio.Future[Update | None] | None = None
         try:
@@ -273,9 +282,11 @@ class GrpcServer:
             stopping.cancel()
 
 
-def _describer(name: str, describing: Callable[..., AsyncGenerator[bytes, None]]) -> Any:
+def _reflection_handlers(name: str, describe: Callable[..., AsyncGenerator[bytes, None]]) -> Any:
     handlers: dict[str, Any] = {}
-    handlers[METHOD] = grpc.stream_stream_rpc_method_handler(partial(describing, f"/{name}/{METHOD}"))
+    handlers[REFLECTION_METHOD] = grpc.stream_stream_rpc_method_handler(
+        partial(describe, f"/{name}/{REFLECTION_METHOD}")
+    )
     return grpc.method_handlers_generic_handler(name, handlers)
 
 
@@ -288,7 +299,7 @@ def _ending() -> AgentExited:
 
 
 def _headers(context: Any) -> GrpcHeaders:
-    """The metadata as headers, in which the rest of us reads; it may be bytes, under names that end in -bin."""
+    """Returns the metadata as HTTP headers; values are bytes under names that end in -bin."""
     metadata: Any = context.invocation_metadata() or ()
     return [
         (str(name).encode("ascii"), value if isinstance(value, bytes) else str(value).encode("utf-8"))
@@ -296,44 +307,35 @@ def _headers(context: Any) -> GrpcHeaders:
     ]
 
 
-async def _tell_headers(call: AnyCall, context: Any) -> None:
-    """What an answer has as headers over HTTP goes ahead of it as metadata."""
+async def _send_headers(call: AnyCall, context: Any) -> None:
+    """Sends the headers that the answer has over HTTP as initial metadata."""
     if call.headers:
-        told = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in call.headers)
-        await context.send_initial_metadata(told)
+        metadata = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in call.headers)
+        await context.send_initial_metadata(metadata)
 
 
 async def _abort(service: GrpcService, path: str, error: Exception, context: Any) -> None:
-    """Tell an error and end the call. A defect of ours is logged whole, and the caller gets no detail of it."""
+    """Ends the call with an error. The log gets the traceback of a defect, the caller gets no details."""
     if isinstance(error, grpc.aio.AbortError):
         return
     if not isinstance(error, SynapseError):
         log.error("call_failed", exc_info=error, extra={"path": path})
         error = InternalFailure()
-    told = tell(error)
+    status = grpc_status(error)
     with suppress(grpc.aio.UsageError):  # the caller has left meanwhile
-        await context.abort(grpc.StatusCode[told.status], service.details(error)[:LONGEST_DETAILS], told.trailers)
+        await context.abort(grpc.StatusCode[status.status], service.details(error)[:LONGEST_DETAILS], status.trailers)
 
 
-DETAILS: Final = "grpc-status-details-bin"
-KNOWN_DETAILS: Final = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest)
-"""What a status may carry. Naming them loads them: only then JSON's `@type` can be read."""
-
-_TRAILERS: Final = frozenset({"www-authenticate", "retry-after"})
-
-Trailer = tuple[str, str | bytes]
-
-
-class Told(NamedTuple):
-    """An error as gRPC tells it: the status by its name and number, and what stands in the trailer."""
+class GrpcStatus(NamedTuple):
+    """An error in gRPC: the name and number of its status, and its trailers."""
 
     status: str
     number: int
     trailers: tuple[Trailer, ...]
 
 
-def tell(error: SynapseError) -> Told:
-    """The REST answer has all of it already: status, message and details are those of google.rpc.Status."""
+def grpc_status(error: SynapseError) -> GrpcStatus:
+    """Converts the REST answer of an error, whose status, message and details are those of google.rpc.Status."""
     answer = encode_error(error)
     body: Mapping[str, Any] = msgspec.json.decode(answer.body)["error"]
     number = code_pb2.Code.Value(body["status"])
@@ -341,29 +343,23 @@ def tell(error: SynapseError) -> Told:
     rich = json_format.ParseDict(fields, status_pb2.Status())
     named = ((name.decode("ascii"), value.decode("latin-1")) for name, value in answer.headers)
     kept = tuple((name, value) for name, value in named if name in _TRAILERS and value.isascii())
-    return Told(body["status"], number, ((DETAILS, rich.SerializeToString()), *kept))
-
-
-SERVICES: Final = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
-METHOD: Final = "ServerReflectionInfo"
-LONGEST_SECONDS: Final = 30.0
-"""A client asks its few questions at once; one that stays for more has to come again."""
+    return GrpcStatus(body["status"], number, ((DETAILS, rich.SerializeToString()), *kept))
 
 
 class Description:
-    """Answers what the named services look like. What is described is public: the protobuf of A2A itself."""
+    """Answers reflection requests about the named services. It shows only what is public: the protobuf of A2A."""
 
-    def __init__(self, names: Iterable[str], *, longest_seconds: float = LONGEST_SECONDS) -> None:
+    def __init__(self, names: Iterable[str], *, longest_seconds: float = REFLECTION_SECONDS) -> None:
         self._servicer: Any = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
         self._longest_seconds = longest_seconds
 
     async def answers(self, asked: AsyncIterator[bytes], context: Any) -> AsyncGenerator[bytes, None]:
-        """Raises InvalidRequest for what is no question, and WaitTimedOut for a client that stays too long."""
-        async with aclosing(self._servicer.ServerReflectionInfo(self._questions(asked), context)) as answers:
+        """Yields the answers. Raises InvalidRequest for an invalid request, WaitTimedOut after `longest_seconds`."""
+        async with aclosing(self._servicer.ServerReflectionInfo(self._requests(asked), context)) as answers:
             async for answer in answers:
                 yield answer.SerializeToString()
 
-    async def _questions(self, asked: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
+    async def _requests(self, asked: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
         end = asyncio.get_running_loop().time() + self._longest_seconds
         while True:
             try:
@@ -373,7 +369,7 @@ class Description:
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise WaitTimedOut(f"nothing more is described after {self._longest_seconds:g} s") from error
+                raise WaitTimedOut(f"a reflection stream ends after {self._longest_seconds:g} s") from error
             except DecodeError as error:
-                raise InvalidRequest("this is no ServerReflectionRequest") from error
+                raise InvalidRequest("this is not a ServerReflectionRequest") from error
             yield read

@@ -1,6 +1,6 @@
-"""The HTTP server: uvicorn on the sockets that it is given, silent, without signal handlers.
+"""The HTTP server: uvicorn on given sockets, without output and without signal handlers.
 
-Importing this costs what uvicorn costs; a host does it late.
+Importing this loads uvicorn, so a host does it late.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ UNLIMITED: Final = ConnectionLimits(total=sys.maxsize, unproven=sys.maxsize, unp
 RETRY_SECONDS: Final = 5
 LOOK_SECONDS: Final = 2.0
 
-# Nothing may be printed where a person's CLI is drawn. What root has handlers for is still logged there.
+# Nothing may be printed on a terminal that shows a CLI. Handlers of the root logger still get the records.
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())
 
 
 class Server:
-    """Serves one application on some listening sockets; with `tls`, nothing else is spoken there.
+    """Serves one application on listening sockets; with `tls`, only over TLS.
 
-    `limits` bound the connections of TCP ports; a Unix socket is only this user's, and always has room.
+    `limits` bound the connections of TCP ports. A Unix socket is open to this user only, and has no limit.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Server:
             timeout_graceful_shutdown=grace_seconds,
         )
         if tls is not None:
-            # Loading would make a context from files; ours is made already, with its errors told.
+            # uvicorn would load the context from files; ours is loaded already, and its errors were reported.
             config.load()
             config.ssl = tls
         self._sockets = list(sockets)
         self._uvicorn = _QuietServer(config, app, limits)
 
     async def serve(self) -> None:
-        """Serve until `stop`; then end the streams, wait for what runs, and close the sockets."""
+        """Serves until `stop`; then ends the streams, waits for running requests, and closes the sockets."""
         try:
             await self._uvicorn.serve(sockets=self._sockets)
         except asyncio.CancelledError:
@@ -84,9 +84,9 @@ class Server:
                 listener.close()
 
     async def keep_in_place(self, unix: UnixListener) -> None:
-        """Make the socket again whenever it was removed: nobody could reach us there, nor end us by a command.
+        """Creates the socket again whenever it was removed: without it no command reaches this process.
 
-        Never returns by itself.
+        Runs until it is cancelled.
         """
         never = asyncio.Event()
         while True:
@@ -95,7 +95,7 @@ class Server:
             if not unix.is_missing():
                 continue
             try:
-                # It looks whether somebody else listens there by now.
+                # `renew` checks whether another process listens there now.
                 await self._uvicorn.listen_also(await asyncio.to_thread(unix.renew))
             except (OSError, InvalidSettings) as error:
                 log.warning("socket_not_renewed", extra={"path": str(unix.path), "error": str(error)})
@@ -103,11 +103,11 @@ class Server:
                 log.warning("socket_renewed", extra={"path": str(unix.path)})
 
     async def wait_started(self) -> None:
-        """Return when connections are taken."""
+        """Waits until connections are accepted."""
         await self._uvicorn.running.wait()
 
     def stop(self) -> None:
-        """Ask `serve` to return soon."""
+        """Makes `serve` return soon."""
         self._uvicorn.stopping.set()
 
 
@@ -140,7 +140,7 @@ class _QuietServer(uvicorn.Server):
                 acceptor.start()
 
     async def listen_also(self, listener: socket.socket) -> None:
-        """Take the connections of one more Unix socket, until the end."""
+        """Accepts the connections of one more Unix socket, until the server ends."""
         loop = asyncio.get_running_loop()
         self.servers.append(await loop.create_server(lambda: self._new_connection({}), sock=listener))
 
@@ -169,14 +169,14 @@ class _QuietServer(uvicorn.Server):
 
 
 def _too_many(app: ServedApp) -> bytes:
-    """What a connection is told that finds no room, as a whole answer."""
+    """Returns the HTTP answer for a connection beyond the limit."""
     return answer_bytes(app.refusal(RateLimited("too many connections are open to this port", seconds=RETRY_SECONDS)))
 
 
 class LateWebSocket(asyncio.Protocol):
-    """Stands for uvicorn's WebSocket protocol until the first one is asked for: few hosts ever need it loaded."""
+    """Loads uvicorn's WebSocket protocol for the first WebSocket: few hosts ever need it."""
 
     def __new__(cls, **arguments: Any) -> Any:
-        from synapse.server import websocket as late  # noqa: PLC0415 - see above, it is late
+        from synapse.server.websocket import WebSocketProtocol  # noqa: PLC0415 - see above
 
-        return late.WebSocketProtocol(**arguments)
+        return WebSocketProtocol(**arguments)

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 at one path: the body names the method, and the method the dialect, unless the request demands one.
+"""Serves JSON-RPC 2.0 at one path: the body names the method, and the method the dialect, unless the headers name one.
 
-Whatever comes of a call is answered with HTTP status 200 and the call's id, errors too: clients look no further when
-the status is another. A stream of answers is one call's, so every event repeats its id.
+Every call is answered with HTTP status 200 and its id, also with an error: clients do not read the body of any other
+status. Every event of a stream repeats the id of its call.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ CallId = str | int | None
 EncodeFault = Callable[[SynapseError], bytes]
 EncodeError = Callable[[SynapseError], WireAnswer]
 Demanded = Callable[[WireRequest], str]
-"""Tells which dialect a request demands, by name, or nothing; raises a SynapseError."""
+"""Returns the name of the dialect that a request demands, or an empty string; raises a SynapseError."""
 
 
 def rpc_dialect(dialects: Sequence[Dialect], demanded: Demanded, path: str = "/") -> Dialect:
-    """The methods of these dialects at one path. The first dialect words what belongs to none."""
+    """Returns a dialect that serves the methods of these at one path. The first encodes errors that belong to none."""
     spoken = {dialect.name: dialect for dialect in dialects if dialect.rpc is not None}
-    desk = RpcDispatcher({name: dialect.rpc for name, dialect in spoken.items() if dialect.rpc is not None}, demanded)
+    tables = {name: dialect.rpc for name, dialect in spoken.items() if dialect.rpc is not None}
+    dispatcher = RpcDispatcher(tables, demanded)
     refuse = partial(_refuse_unread, spoken, demanded)
-    route = CallRoute(method="POST", path=path, ask=desk.ask, refuse=refuse)
-    return Dialect(name=JSONRPC, routes=(route,), encode_error=partial(_fault_answer, desk.encode_fault, None))
+    route = CallRoute(method="POST", path=path, ask=dispatcher.ask, refuse=refuse)
+    return Dialect(name=JSONRPC, routes=(route,), encode_error=partial(_fault_answer, dispatcher.encode_fault, None))
 
 
 def _refuse_unread(
     dialects: Mapping[str, Dialect], demanded: Demanded, wire: WireRequest, error: SynapseError
 ) -> WireAnswer:
-    """Word an error that comes before the call was read: in the version that the head names, without the call's id.
+    """Encodes an error from before the call was read: in the version that the headers name, without the call's id.
 
-    Who is refused access is told so by HTTP itself, with its status and its challenge.
+    A refusal of access also has the HTTP status and the challenge.
     """
     dialect = dialects.get(_named(demanded, wire)) or next(iter(dialects.values()))
     table = cast("RpcTable", dialect.rpc)
@@ -66,7 +67,7 @@ def _refuse_unread(
 
 
 def _named(demanded: Demanded, wire: WireRequest) -> str:
-    """The dialect that the head demands, or nothing, also when it demands one that is not spoken."""
+    """Returns the dialect that the headers demand, or an empty string, also for an unknown one."""
     try:
         return demanded(wire)
     except SynapseError:
@@ -85,6 +86,8 @@ _ID: Final = msgspec.json.Encoder()
 
 
 class RpcDispatcher:
+    """Finds the dialect and the method of a call."""
+
     def __init__(self, tables: Mapping[str, RpcTable], demanded: Demanded) -> None:
         self._tables = tables
         self._first = next(iter(tables.values()))
@@ -92,7 +95,7 @@ class RpcDispatcher:
         self.encode_fault = self._first.encode_fault
 
     def ask(self, wire: WireRequest) -> AnyCall | WireAnswer:
-        """Return what the call asks for, or the error that it is answered with."""
+        """Returns the decoded call, or the error that answers it."""
         try:
             spoken = _read(wire.body)
         except MalformedCall as error:
@@ -112,7 +115,7 @@ class RpcDispatcher:
         return _with_id(call, spoken.id, encode_error)
 
     def _unread(self, wire: WireRequest) -> RpcTable:
-        """The table of a call that names no method which could be read: that of the version in the head."""
+        """Returns the table for a call whose method cannot be read: by the version in the headers."""
         return self._tables.get(_named(self._demanded, wire), self._first)
 
     def _table(self, method: str, demanded: str) -> RpcTable:

@@ -1,17 +1,17 @@
-"""Whose process connects: an agent's, a person's, or one of which nobody can tell.
+"""Decides whether a connecting process belongs to an agent or to a person, from its ancestors in /proc.
 
-A process counts as a person's when all of this was seen while it was certain to be the one that connected:
+A process counts as a person's if all of this holds while it is certainly the process that connected:
 
-    it runs, and so do all its ancestors        an exited one leaves nothing to look at
+    it runs, and so do all its ancestors        an exited process leaves nothing to read
     none of them is a registered agent          its host, or its CLI
     none of them has our launch variables       a process that outlives its parents keeps its environment
-    none of them sits at an agent's terminal    a process that strips its environment keeps its terminal
+    none of them has an agent's terminal        a process that strips its environment keeps its terminal
 
-A terminal of tmux, of ssh or of an editor passes: those programs are none of ours. Whatever cannot be read counts
-against the process, except the environment of ancestors that belong to other users.
+The terminals of tmux, ssh or an editor pass: no agent owns them. A fact that cannot be read counts against the process,
+except the environment of ancestors that belong to other users.
 
-A process that strips its environment, leaves its parents and leaves its terminal has nothing left that an agent could
-be known by. Where that matters a terminal is demanded that no agent can have opened (`terminal_doubt`).
+A process that strips its environment, leaves its parents and leaves its terminal shows no sign of its agent any more.
+Where that matters, a terminal is required that no agent can have opened (`terminal_doubt`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 from synapse.core.agent import AgentEntry
 
 LONGEST: Final = 64
-"""A longer chain of ancestors is not followed, and so never whole."""
+"""A longer chain of ancestors is not followed, and counts as incomplete."""
 TERMINAL_DEMANDED: Final = ("SYNAPSE_PERSON_PROOF", "terminal")
-"""What the environment of an agent's CLI has besides, where its host takes decisions only from a person's terminal."""
+"""Also in the environment of an agent's CLI if its host accepts decisions only from a person's terminal."""
 LAUNCH_VARIABLES: Final = (b"SYNAPSE_AGENT_ID", b"SYNAPSE_SOCKET", b"SYNAPSE_LAUNCHED_BY")
-"""What the environment of an agent's CLI has, and that of a host which an agent started."""
+"""In the environment of an agent's CLI, and of a host that an agent started."""
 PROC: Final = "/proc"
 _TRIES: Final = 3
-# <asm-generic/socket.h>, Linux 6.5; Python knows no name for it. Two architectures that nobody uses differ.
+# <asm-generic/socket.h>, Linux 6.5; Python has no name for it. Only two rare architectures differ.
 _SO_PEERPIDFD: Final = 77
 _NUMBER: Final = struct.Struct("i")
 
@@ -57,30 +57,30 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A process and its ancestors, nearest first. `doubt` says why they are not all, or not surely, known."""
+    """A process and its ancestors, nearest first. `doubt` says why they are incomplete or uncertain."""
 
     processes: tuple[Process, ...] = ()
     named_agent: str = ""
     """The agent that the launch variables of one of them name."""
     doubt: str = ""
     is_entered: bool = False
-    """The last of them has a parent outside of our PID namespace: it was put in here, as by `docker exec`."""
+    """The last of them has a parent outside of our PID namespace, as with `docker exec`."""
     demands_terminal: bool = False
-    """It runs in an agent whose host takes decisions only from a terminal of a person's."""
+    """It runs in an agent whose host accepts decisions only from a person's terminal."""
 
 
 UNKNOWN: Final = Lineage(doubt="this system does not tell which process connects")
 
 
 class Standing(NamedTuple):
-    """What a lineage proves: an agent, or nothing that speaks against a person when `doubt` is empty too."""
+    """What a lineage proves: an agent, or a person if `agent_id` and `doubt` are empty."""
 
     agent_id: str
     doubt: str
 
 
 def standing_of(lineage: Lineage, entries: Iterable[AgentEntry]) -> Standing:
-    """Judge whose process it is. `entries` are the agents that are here."""
+    """Decides whose process it is. `entries` are the registered agents."""
     agents = tuple(entries)
     if agent_id := agent_of(lineage.processes, agents):
         return Standing(agent_id, "")
@@ -94,10 +94,10 @@ def standing_of(lineage: Lineage, entries: Iterable[AgentEntry]) -> Standing:
 
 
 def terminal_doubt(lineage: Lineage, entries: Iterable[AgentEntry], proc: str = PROC) -> str:
-    """Why an agent could have opened the terminal of a process; empty when only a person can have.
+    """Says why an agent could have opened the terminal of a process; empty if only a person can have.
 
-    Whoever opened it stands above the session's leader: a terminal's program, tmux, sshd. What an agent has started is
-    younger than the agent. Init, and systemd in its place, stand above whatever was left behind.
+    The program that opened it is above the session's leader: a terminal emulator, tmux, sshd. A process that an agent
+    started is younger than the agent. Init, or systemd in its place, is above orphaned processes.
     """
     if not lineage.processes or not lineage.processes[0].terminal:
         return "it has no terminal"
@@ -136,9 +136,9 @@ def agent_of(processes: Iterable[Process], entries: Iterable[AgentEntry]) -> str
 
 
 def peer_process(connection: socket.socket, pid: int) -> Callable[[], Lineage]:
-    """Take hold of the process that connected; return the function that reads its lineage, once, in any thread.
+    """Opens a pidfd of the process that connected; returns a function that reads its lineage, once, in any thread.
 
-    `pid` is what SO_PEERCRED says of it. From now on no other process can be taken for it.
+    `pid` comes from SO_PEERCRED. From now on no other process can be mistaken for it.
     """
     if pid <= 0:
         return partial(Lineage, doubt="it runs in another PID namespace")
@@ -150,7 +150,7 @@ def peer_process(connection: socket.socket, pid: int) -> Callable[[], Lineage]:
 
 
 def own_lineage() -> Lineage:
-    """The lineage of this process."""
+    """Returns the lineage of this process."""
     if sys.platform != "linux":
         named = next((value for name in LAUNCH_VARIABLES if (value := os.environ.get(name.decode()))), "")
         return Lineage(named_agent=named)
@@ -158,7 +158,7 @@ def own_lineage() -> Lineage:
 
 
 def read_lineage(pid: int, proc: str = PROC) -> Lineage:
-    """Read a process and its ancestors; what changes meanwhile is read again, and in the end doubted."""
+    """Reads a process and its ancestors; reads again if they change meanwhile, and in the end doubts them."""
     lineage = _read(pid, proc)
     for _ in range(_TRIES - 1):
         if not lineage.doubt:
@@ -173,7 +173,7 @@ _REAPER: Final = b"systemd"
 
 
 def _peer_pidfd(connection: socket.socket, pid: int) -> int | None:
-    """Return a pidfd of the process that connected, or None where the kernel has none. Raises OSError if it is gone."""
+    """Returns a pidfd of the process that connected, or None if the kernel has none. Raises OSError if it exited."""
     try:
         (process,) = _NUMBER.unpack(connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, _NUMBER.size))
     except OSError as error:
@@ -191,10 +191,7 @@ def _peer_pidfd(connection: socket.socket, pid: int) -> int | None:
 
 
 def _read_certain(pid: int, process: int) -> Lineage:
-    """Read what is certain to be about the process of the pidfd: a pid is not given away while its process runs.
-
-    The pidfd is closed.
-    """
+    """Reads the lineage of the pidfd's process and closes the pidfd: a pid is not reused while its process runs."""
     try:
         lineage = read_lineage(pid)
         poll = select.poll()
@@ -205,7 +202,7 @@ def _read_certain(pid: int, process: int) -> Lineage:
 
 
 def _read_twice(pid: int) -> Lineage:
-    """Read what is about one process, as far as start times tell."""
+    """Reads the lineage without a pidfd; start times show whether the pid was reused meanwhile."""
     lineage = read_lineage(pid)
     try:
         now, _ = _stat(pid, PROC)
@@ -223,7 +220,7 @@ def _read(pid: int, proc: str) -> Lineage:
         try:
             process, parent = _stat(at, proc)
         except OSError as error:
-            # Nobody's parent is init's; where it is hidden from us, so are all other users' processes.
+            # Init has no parent; where it is hidden from us, so are the processes of all other users.
             doubt = "" if at == 1 and processes else f"process {at} above it cannot be read: {error.strerror}"
             break
         if processes and process.started > processes[-1].started:
@@ -245,9 +242,9 @@ def _read(pid: int, proc: str) -> Lineage:
 
 
 def _stat(pid: int, proc: str) -> tuple[Process, int]:
-    """Return the process and its parent's pid. Raises OSError when it is gone, or hidden."""
+    """Returns the process and its parent's pid. Raises OSError when it is gone, or hidden."""
     stat = _content(f"{proc}/{pid}/stat")
-    # The command's name stands in parentheses and may hold anything, so count from the last one.
+    # The command's name is in parentheses and may hold any character, so count from the last one.
     end = stat.rindex(b")")
     fields = stat[end + 2 :].split()
     if fields[0] in (b"Z", b"X"):
@@ -258,20 +255,20 @@ def _stat(pid: int, proc: str) -> tuple[Process, int]:
 
 
 def _is_another_users(process: Process, proc: str) -> bool:
-    """Whether somebody else runs it. Nobody gets another user's process above their own but by a login."""
+    """Whether another user runs it. Only a login puts another user's process above one's own."""
     try:
         status = _content(f"{proc}/{process.pid}/status")
         if _stat(process.pid, proc)[0] != process:
             return False
     except OSError:
         return False
-    # The real one: a program that is set to another user keeps it.
+    # The real uid: a setuid program keeps it.
     real = next((line.split()[1] for line in status.splitlines() if line.startswith(b"Uid:")), b"")
     return real.isdigit() and int(real) != os.getuid()
 
 
 def _agent_in(environment: bytes) -> str:
-    """The agent that launch variables in an environment name, or an empty string."""
+    """Returns the agent that the launch variables of an environment name, or an empty string."""
     for name in LAUNCH_VARIABLES:
         at = (b"\0" + environment).find(b"\0" + name + b"=")
         if at < 0:
@@ -283,7 +280,7 @@ def _agent_in(environment: bytes) -> str:
 
 
 def _content(path: str) -> bytes:
-    """What a file of /proc holds. Plain calls: this is done for each connection, for each ancestor."""
+    """Reads a file of /proc. Plain system calls: it runs for each ancestor of each connection."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pieces: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Where a host listens: one TCP port on loopback, taken atomically, and one Unix socket that nobody else can open."""
+"""The listening sockets of a host: a TCP port on loopback, bound atomically, and a Unix socket that is private."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from synapse.core.errors import InvalidSettings, PortTaken
 
 LOOPBACK: Final = "127.0.0.1"
 OVERFLOW_PORTS: Final = range(8200, 65536)
-"""Where agents go when their own range is full."""
-SOCKET_FOLDER: Final = Path("/tmp/synapse-a2a")  # noqa: S108 - the contract's folder; it is checked to be ours
+"""The ports of agents whose own range is full."""
+SOCKET_FOLDER: Final = Path("/tmp/synapse-a2a")  # noqa: S108 - the contract's folder; its owner is checked
 BACKLOG: Final = 512
 # sun_path, with the zero byte at its end.
 LONGEST_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
 
 def bind_port(port: int, host: str = LOOPBACK) -> socket.socket:
-    """Listen on exactly this port.
+    """Listens on exactly this port.
 
     Raises:
-        PortTaken: another program does.
-        InvalidSettings: this port cannot be had.
+        PortTaken: another program listens there.
+        InvalidSettings: this port cannot be used.
     """
     if not 0 <= port <= 65535:
         raise InvalidSettings(f"{port} is not a port", hint="choose one from 1024 to 65535")
     listener = _try_port(port, host)
     if listener is None:
-        raise PortTaken(f"port {port} is taken by another program", hint="leave `--port` out to get a free one")
+        raise PortTaken(f"port {port} is taken by another program", hint="omit `--port` to get a free one")
     return listener
 
 
 def bind_first_free(ports: Iterable[int], host: str = LOOPBACK) -> socket.socket:
-    """Listen on the first of `ports` that is free, or else on a free one from 8200 up.
+    """Listens on the first of `ports` that is free, else on a free one from 8200 up.
 
     Raises:
         PortTaken: all of them are taken.
@@ -53,18 +53,18 @@ def bind_first_free(ports: Iterable[int], host: str = LOOPBACK) -> socket.socket
 
 
 def socket_folders(runtime_folder: str, *, uid: int, preferred: Path = SOCKET_FOLDER) -> tuple[Path, ...]:
-    """Return the folders that may hold the sockets of a user who wishes for none, in the order of preference.
+    """Returns the folders for the sockets of a user who has not chosen one, in the order of preference.
 
-    `runtime_folder` is XDG_RUNTIME_DIR; the XDG specification has a relative path ignored.
+    `runtime_folder` is XDG_RUNTIME_DIR; by the XDG specification a relative path is ignored.
     """
     private = [Path(runtime_folder) / preferred.name] if runtime_folder.startswith("/") else []
     return (preferred, *private, preferred.with_name(f"{preferred.name}-{uid}"))
 
 
 def fault_of(folder: Path, name: str, *, uid: int) -> str:
-    """Say why a socket called `name` cannot lie in `folder`, or nothing; changes nothing.
+    """Says why a socket called `name` cannot be in `folder`, or returns an empty string. Changes nothing.
 
-    Links are not followed: in the temporary folder, another user could have put one there.
+    Follows no links: another user could have put one into the temporary folder.
     """
     length = len(os.fsencode(folder / name))
     if length > LONGEST_SOCKET_PATH:
@@ -75,7 +75,7 @@ def fault_of(folder: Path, name: str, *, uid: int) -> str:
             return f"others could replace it in {folder.parent}"
         return _fault_in(folder.lstat(), uid)
     except FileNotFoundError:
-        return "" if os.access(folder.parent, os.W_OK | os.X_OK) else f"it cannot be made in {folder.parent}"
+        return "" if os.access(folder.parent, os.W_OK | os.X_OK) else f"it cannot be created in {folder.parent}"
     except OSError as error:
         return f"{error.strerror}"
 
@@ -89,11 +89,11 @@ def _fault_in(there: os.stat_result, uid: int) -> str:
 
 
 def listen_in_first(folders: Iterable[Path], name: str, *, uid: int) -> UnixListener:
-    """Listen at `name` in the first of these folders that can hold our socket; each is tried by itself.
+    """Listens at `name` in the first of these folders that can hold our socket.
 
     Raises:
-        PortTaken: a living program of this user listens there.
-        InvalidSettings: none can, with the reason of each.
+        PortTaken: a running program of this user listens there.
+        InvalidSettings: no folder can hold it; the error gives the reason for each.
     """
     faults: list[str] = []
     for folder in folders:
@@ -114,14 +114,14 @@ def listen_in_first(folders: Iterable[Path], name: str, *, uid: int) -> UnixList
 
 
 def listen_in(folder: Path, name: str, *, uid: int) -> UnixListener:
-    """Listen at `name` in the folder that a person has chosen: it is taken as it is or not at all.
+    """Listens at `name` in the folder that the user has chosen, without changing the folder's mode.
 
     Raises:
-        PortTaken: a living program listens there.
-        InvalidSettings: it belongs to somebody else, others can write into it, or it cannot be made.
+        PortTaken: a running program listens there.
+        InvalidSettings: another user owns the folder, others can write into it, or it cannot be created.
     """
     try:
-        # Each by itself: with `parents=True` the umask would decide who may write above it.
+        # One by one: with `parents=True` the umask would decide who may write into the parents.
         for one in reversed((folder, *folder.parents)):
             one.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -136,19 +136,19 @@ class UnixListener:
     """A Unix socket that listens at `path`, with mode 0600, until it is closed."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at `path`; a socket that a dead host left there is replaced.
+        """Listens at `path`; replaces a socket that a dead host left there.
 
         Raises:
-            PortTaken: a living program listens there.
+            PortTaken: a running program listens there.
             InvalidSettings: the path is too long, or cannot be written.
         """
         length = len(os.fsencode(path))
         if length > LONGEST_SOCKET_PATH:
             raise InvalidSettings(
-                f"the socket path {path} is {length} bytes long; the system takes {LONGEST_SOCKET_PATH}",
+                f"the socket path {path} is {length} bytes long; the system allows {LONGEST_SOCKET_PATH}",
                 hint="set SYNAPSE_UDS_DIR to a shorter folder",
             )
-        if _somebody_listens(path):
+        if _is_in_use(path):
             raise PortTaken(f"another program listens at {path}", hint="`synapse list` shows who is here")
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -161,7 +161,7 @@ class UnixListener:
             ) from error
 
     def is_missing(self) -> bool:
-        """Whether nothing lies at its path any more, so that nobody can connect."""
+        """Whether the socket's file was removed, so that no process can connect."""
         try:
             self.path.lstat()
         except FileNotFoundError:
@@ -171,9 +171,9 @@ class UnixListener:
         return False
 
     def renew(self) -> socket.socket:
-        """Listen at the same path again, on a new socket; the old one is left to whoever serves it.
+        """Listens at its path again, on a new socket; the server keeps the old one.
 
-        Raises OSError, or InvalidSettings when the folder was removed too and somebody else has made it.
+        Raises OSError, or InvalidSettings when the folder was removed too and another user has created it.
         """
         folder = self.path.parent
         with suppress(FileExistsError):
@@ -191,7 +191,7 @@ class UnixListener:
         return renewed
 
     def close(self) -> None:
-        """Stop listening and remove the socket's file, unless another host has put its own there."""
+        """Stops listening and removes the socket's file, unless another host has replaced it."""
         self.socket.close()
         try:
             if self.path.lstat().st_ino == self._inode:
@@ -205,7 +205,7 @@ def _try_port(port: int, host: str) -> socket.socket | None:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        # With SO_REUSEADDR two may bind; only one of them may listen.
+        # With SO_REUSEADDR two processes may bind; only one of them can listen.
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -218,10 +218,10 @@ def _try_port(port: int, host: str) -> socket.socket | None:
 
 
 def _make_ours(folder: Path, uid: int) -> None:
-    """Make the folder if it is missing, and close it to others; raises OSError when it is not ours after all."""
+    """Creates the folder if it is missing, and makes it private. Raises OSError when another user owns it."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    # By a descriptor: what was looked at is what is changed, even if somebody puts a link in its place.
+    # By a descriptor: checks and changes one folder, even if another process puts a link in its place.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -239,13 +239,13 @@ def _require_ours(folder: Path, uid: int) -> None:
         raise InvalidSettings(f"{folder} belongs to another user", hint="set SYNAPSE_UDS_DIR to a folder of your own")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise InvalidSettings(
-            f"others can write into {folder}", hint="set SYNAPSE_UDS_DIR to a folder of its own, with mode 700"
+            f"others can write into {folder}", hint="set SYNAPSE_UDS_DIR to a private folder, with mode 700"
         )
 
 
-def _somebody_listens(path: Path) -> bool:
+def _is_in_use(path: Path) -> bool:
     try:
-        # In a folder that was open to others once, somebody else's socket may lie; it is replaced.
+        # A folder that was open to others may hold another user's socket, which is replaced.
         if path.lstat().st_uid != os.getuid():
             return False
     except OSError:
@@ -257,14 +257,14 @@ def _somebody_listens(path: Path) -> bool:
         except TimeoutError:
             return True  # its queue of connections is full
         except PermissionError:
-            return path.exists()  # a sandbox forbids to look: what may be a living host's is not replaced
+            return path.exists()  # a sandbox forbids to connect: the socket of a running host must not be replaced
         except OSError:
             return False
     return True
 
 
 def _listen_at(listener: socket.socket, path: Path) -> int:
-    """Bind under a name of our own, close it to others, listen, and only then take the real name in one step."""
+    """Binds a temporary name, makes it private, listens, and only then renames it to `path`. Returns the inode."""
     draft = path.with_name(f".{os.getpid():x}.{listener.fileno():x}")
     draft.unlink(missing_ok=True)
     listener.bind(str(draft))

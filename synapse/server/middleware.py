@@ -1,16 +1,15 @@
-"""Lets the web pages of named origins use an application (CORS); all others stay as they are: refused at the gate.
+"""ASGI middleware and checks of headers: CORS, the host names and origins of a server, and its probes.
 
-Credentials travel in headers that the page sets itself, never in cookies, so no page can borrow somebody's identity.
+    CorsApp      lets the web pages of named origins use an application
+    WebNames     checks the Host and Origin headers of requests
+    Addresses    chooses the URL that a server names in its cards
+    ProbedApp    GET /healthz   200 as long as the process answers
+                 GET /readyz    200, or 503 while it could not serve a request, without details
 
-Under which names a server may be asked for, by which web pages, and what it calls itself in its answers.
+Credentials travel in headers that a page sets itself, never in cookies, so no page can use another's identity.
 
-A page can make its own name point to this machine, and its requests then come from the owner's own browser. It has no
-credentials, so a foreign `Host` only matters where none are asked for; a foreign `Origin` is refused anywhere.
-
-What whoever keeps a server running asks it, without credentials: does it live, and can it do its work now?
-
-GET /healthz   200 as long as the process answers
-GET /readyz    200, or 503 while it could not serve a request; nothing is told but that
+A page can let its own name point to this machine; its requests then come from the owner's browser. It has no
+credentials, so a foreign `Host` matters only where none are needed; a foreign `Origin` is always refused.
 """
 
 from __future__ import annotations
@@ -26,17 +25,32 @@ from synapse.core.errors import ForeignOrigin, SynapseError
 from synapse.dialects.dialect import Headers, WireAnswer
 from synapse.server.asgi import HttpLimits, Receive, Scope, Send, ServedApp
 
+log = logging.getLogger(__name__)
+
+HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
+CHECK_SECONDS: Final = 2.0
+"""How long a readiness check may take."""
+CACHE_SECONDS: Final = 1.0
+"""How long its result counts: frequent probes must not keep the store busy."""
+
+Check = Callable[[], Awaitable[object]]
+"""Checks whether the server can work; raises a SynapseError when it cannot."""
+
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = (
     b"Authorization, Content-Type, X-API-Key, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID,"
     b" If-None-Match, traceparent"
 )
 _SHOWN: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions, X-A2A-Extensions"
-_REMEMBERED_SECONDS: Final = b"600"
+_MAX_AGE_SECONDS: Final = b"600"
+_SCHEMES: Final = ("http", "https")
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
+_LONGEST_AUTHORITY: Final = 255
 
 
 class CorsApp:
-    """An application with answers that pages of `origins` may read, and with preflights."""
+    """Lets pages of `origins` read the answers of an application, and answers their preflights."""
 
     def __init__(self, app: ServedApp, origins: Iterable[str]) -> None:
         self._app = app
@@ -59,22 +73,22 @@ class CorsApp:
         elif scope["method"] == "OPTIONS" and _header(scope["headers"], b"access-control-request-method"):
             await _allow(origin, send)
         else:
-            await self._app(scope, receive, _shown_to(origin, send))
+            await self._app(scope, receive, _readable_send(origin, send))
 
 
 async def _allow(origin: bytes, send: Send) -> None:
-    """Answer a preflight: it carries no credentials, and asks only whether the page may send the real request."""
+    """Answers a preflight: it carries no credentials, and asks only whether the page may send the real request."""
     headers = [
         *_readable_by(origin),
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", _HEADERS),
-        (b"access-control-max-age", _REMEMBERED_SECONDS),
+        (b"access-control-max-age", _MAX_AGE_SECONDS),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-def _shown_to(origin: bytes, send: Send) -> Send:
+def _readable_send(origin: bytes, send: Send) -> Send:
     async def send_readable(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = [*message["headers"], *_readable_by(origin), (b"access-control-expose-headers", _SHOWN)]
@@ -93,7 +107,7 @@ def _header(headers: Headers, name: bytes) -> bytes:
 
 
 class WebNames:
-    """The names. Without `hosts` a gateway answers to any name; `origins` are the pages of others that may ask."""
+    """Checks the names of a server. `hosts` None accepts any Host; `origins` are the foreign pages that may call it."""
 
     def __init__(self, hosts: Iterable[str] | None, *, origins: Iterable[str] = ()) -> None:
         self._hosts = None if hosts is None else frozenset(host.lower().encode("ascii") for host in hosts)
@@ -101,7 +115,7 @@ class WebNames:
         self._origins = frozenset([*own, *(origin.lower().encode("ascii") for origin in origins)])
 
     def check_origin(self, headers: Headers) -> None:
-        """Raises ForeignOrigin when a page asks that may not."""
+        """Raises ForeignOrigin when a page that may not call the server sent the request."""
         host = b""
         origin: bytes | None = None
         for name, value in headers:
@@ -114,25 +128,25 @@ class WebNames:
         if self._hosts is None and origin in (b"http://" + host, b"https://" + host):
             return
         raise ForeignOrigin(
-            "requests from this web page are not taken", hint="its origin must be named in [cors] of the gateway"
+            "requests from this web page are not accepted", hint="add its origin to [cors] of the gateway's settings"
         )
 
     def check_host(self, headers: Headers) -> None:
-        """Raises ForeignOrigin when the request was sent to a name that is not ours."""
+        """Raises ForeignOrigin when the Host header names another server."""
         if self._hosts is None:
             return
         named = [value.lower() for name, value in headers if name == b"host"]
         if len(named) != 1 or named[0] not in self._hosts:
             ours = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
-            raise ForeignOrigin("the Host header does not name this gateway", hint=f"send it to {ours}")
+            raise ForeignOrigin("the Host header does not name this gateway", hint=f"send the request to {ours}")
 
 
 class Addresses:
-    """What a server calls itself in its cards: the address that a request was sent to, if that is one of its own.
+    """Chooses the URL that a server names in its cards: the one that the request was sent to, if it is one of its own.
 
-    Some clients take a card only when its addresses have the origin that it was read from. A name that is not ours is
-    never repeated: `url` counts then. `behind_proxy` says that a proxy is in front, which tells the address that it was
-    asked for in X-Forwarded-Host and X-Forwarded-Proto; what `Host` says is then only how the proxy reaches us.
+    Some clients accept a card only if its URLs have the origin that it was read from. A foreign name is never repeated:
+    then `url` is used. With `behind_proxy`, the proxy tells the requested address in X-Forwarded-Host and
+    X-Forwarded-Proto, and `Host` is only the name by which the proxy reaches us.
     """
 
     def __init__(self, url: str, hosts: Iterable[str] = (), *, behind_proxy: bool = False) -> None:
@@ -142,18 +156,16 @@ class Addresses:
         self._behind_proxy = behind_proxy
 
     def of(self, headers: Headers) -> str:
-        """Return the address under which whoever sent these headers reaches the server."""
+        """Returns the URL by which the sender of these headers reaches the server."""
         if self._behind_proxy:
-            # The last value is what our own proxy said; those before it came from further away.
+            # Our own proxy wrote the last value; those before it came from further away.
             host = _last(headers, b"x-forwarded-host")
             scheme = _last(headers, b"x-forwarded-proto")
-            return f"{scheme if scheme in _SCHEMES else self._scheme}://{host}" if _is_authority(host) else self.url
+            if len(host) > _LONGEST_AUTHORITY or not _AUTHORITY.fullmatch(host):
+                return self.url
+            return f"{scheme if scheme in _SCHEMES else self._scheme}://{host}"
         named = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
         return f"{self._scheme}://{named[0]}" if len(named) == 1 and named[0] in self._hosts else self.url
-
-
-_SCHEMES: Final = ("http", "https")
-_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
 
 
 def _last(headers: Headers, wanted: bytes) -> str:
@@ -161,15 +173,8 @@ def _last(headers: Headers, wanted: bytes) -> str:
     return values[-1].rpartition(b",")[2].strip().decode("latin-1").lower() if values else ""
 
 
-def _is_authority(text: str) -> bool:
-    return len(text) <= _LONGEST_AUTHORITY and _AUTHORITY.fullmatch(text) is not None
-
-
-_LONGEST_AUTHORITY: Final = 255
-
-
 def hosts_of(url: str) -> frozenset[str]:
-    """What the Host header of a request to `url` may be: with its port, and without where the scheme implies it."""
+    """Returns the Host headers of requests to `url`: with its port, and without if the scheme implies it."""
     place = urlsplit(url)
     name = place.netloc.rpartition("@")[2].lower()
     default = {"http": 80, "https": 443}.get(place.scheme)
@@ -178,20 +183,8 @@ def hosts_of(url: str) -> frozenset[str]:
     return frozenset({name, name.rpartition(":")[0]}) if place.port == default else frozenset({name})
 
 
-log = logging.getLogger(__name__)
-
-HEALTH_PATH: Final = "/healthz"
-READY_PATH: Final = "/readyz"
-PATIENCE_SECONDS: Final = 2.0
-BELIEVED_SECONDS: Final = 1.0
-"""How long an answer counts: whoever asks more often does not keep the store busy."""
-
-Check = Callable[[], Awaitable[object]]
-"""Tries whether work can be done; raises a SynapseError when not."""
-
-
 class ProbedApp:
-    """An application with the two paths in front, which nobody needs credentials for."""
+    """Answers the two probes in front of an application, without credentials."""
 
     def __init__(self, app: ServedApp, check: Check, monotonic: Callable[[], float]) -> None:
         self._app = app
@@ -218,20 +211,20 @@ class ProbedApp:
         if path not in (HEALTH_PATH, READY_PATH) or scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
         elif path == HEALTH_PATH or await self._is_ready():
-            await _tell(200, b'{"status":"ok"}', send)
+            await _send_json(200, b'{"status":"ok"}', send)
         else:
-            await _tell(503, b'{"status":"not ready"}', send)
+            await _send_json(503, b'{"status":"not ready"}', send)
 
     async def _is_ready(self) -> bool:
         async with self._checking:
-            if self._monotonic() - self._checked_at > BELIEVED_SECONDS:
-                self._ready = await self._try()
+            if self._monotonic() - self._checked_at > CACHE_SECONDS:
+                self._ready = await self._run_check()
                 self._checked_at = self._monotonic()
         return self._ready and not self._closed
 
-    async def _try(self) -> bool:
+    async def _run_check(self) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(CHECK_SECONDS):
                 await self._check()
         except (SynapseError, TimeoutError) as error:
             log.warning("not_ready", extra={"error": getattr(error, "code", "timeout")})
@@ -239,7 +232,7 @@ class ProbedApp:
         return True
 
 
-async def _tell(status: int, body: bytes, send: Send) -> None:
+async def _send_json(status: int, body: bytes, send: Send) -> None:
     headers = [
         (b"content-type", b"application/json"),
         (b"cache-control", b"no-store"),

@@ -1,7 +1,8 @@
-"""Which user holds the other end of a TCP connection on this machine.
+"""Identifies the peer of a connection by what the kernel knows: its user, and its process on a Unix socket.
 
-The kernel is asked for the peer's own socket, by the connection's two addresses. Only an answer that is ESTABLISHED and
-has a real inode counts: a socket that was closed after sending shows uid 0 and inode 0.
+On a Unix socket SO_PEERCRED gives uid and pid. For TCP, the kernel finds the peer's own socket by the connection's two
+addresses. Only a socket that is ESTABLISHED and has a real inode counts: one that was closed after sending shows uid 0
+and inode 0.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from synapse.server.lineage import UNKNOWN, Lineage, peer_process
 Place = tuple[str, int]
 T = TypeVar("T")
 
+PEER: Final = "peer"
+"""The key of the connection's Peer in the scope's `state`."""
+# Its own pool: the loop's default threads may wait for seconds, such as for a host that does not answer.
+_READERS: Final = ThreadPoolExecutor(2, "peers")
+
 _ESTABLISHED: Final = 1
 _SOCK_DIAG: Final = 4
 _BY_FAMILY: Final = 20
@@ -37,19 +43,19 @@ _ANSWER: Final = struct.Struct("=BBBB48sIIIII")
 
 
 def owner_of(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
-    """Return the uid that holds the socket bound to `theirs` and connected to `ours`, or None when not certain."""
+    """Returns the uid that owns the socket bound to `theirs` and connected to `ours`, or None when not certain."""
     if sys.platform != "linux":
         return None
     try:
         return ask_kernel(theirs, ours)
     except OSError:
-        # Not every kernel has socket diagnosis, and a sandbox may forbid it. Reading the table is a hundred times
-        # slower (3.4 ms: the kernel walks all its hash buckets), but it is always there.
+        # Some kernels lack sock_diag, and a sandbox may forbid it. Reading the table is a hundred times slower
+        # (3.4 ms: the kernel walks all its hash buckets), but it is always there.
         return read_table(theirs, ours, proc)
 
 
 def ask_kernel(theirs: Place, ours: Place) -> int | None:
-    """Ask by netlink (sock_diag); OSError where that does not exist."""
+    """Asks by netlink (sock_diag). Raises OSError where it does not exist, or the kernel finds no such socket."""
     addresses = (
         _PORTS.pack(theirs[1], ours[1])
         + socket.inet_aton(theirs[0]).ljust(16, b"\0")
@@ -68,7 +74,7 @@ def ask_kernel(theirs: Place, ours: Place) -> int | None:
 
 
 def read_table(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
-    """Look it up in /proc/net/tcp, and in tcp6, where a program that speaks IPv6 to an IPv4 address has its row."""
+    """Searches /proc/net/tcp, and tcp6, which has the row of a program that uses an IPv6 socket for IPv4."""
     for name, spell in (("tcp", _hexadecimal), ("tcp6", _hexadecimal_mapped)):
         row = re.compile(
             rf"^ *\d+: {spell(theirs)} {spell(ours)} ([0-9A-F]{{2}}) \S+ \S+ \S+ +(\d+) +\d+ +(\d+) ", re.MULTILINE
@@ -94,14 +100,8 @@ def _hexadecimal_mapped(place: Place) -> str:
     return f"{0:016X}{mark:08X}{_hexadecimal(place)}"
 
 
-# Of its own: the loop's other threads may wait for seconds, as for a host that does not answer.
-_READERS: Final = ThreadPoolExecutor(2, "peers")
-PEER: Final = "peer"
-"""The key of the connection's Peer in the scope's `state`."""
-
-
 class Peer:
-    """The other end of one connection. What is found out about it is kept as long as the connection."""
+    """The other end of one connection, with what is known about it; lives as long as the connection."""
 
     __slots__ = ("caller", "lineage", "pid", "uid", "via_socket")
 
@@ -117,7 +117,7 @@ NOBODY: Final = Peer(via_socket=False)
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return what the kernel says of the other end of a new connection."""
+    """Returns what the kernel knows of the other end of a new connection."""
     if connection.family != socket.AF_UNIX:
         return Peer(via_socket=False, uid=_tcp_owner(connection))
     if sys.platform != "linux":
@@ -132,7 +132,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def read_in_thread(read: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `read`, which looks at processes, outside of the event loop."""
+    """Runs `read`, which reads /proc, outside of the event loop."""
     return asyncio.get_running_loop().run_in_executor(_READERS, read)
 
 
@@ -140,5 +140,5 @@ def _tcp_owner(connection: socket.socket) -> int | None:
     try:
         theirs, ours = connection.getpeername(), connection.getsockname()
     except OSError:
-        return None  # it is gone already
+        return None  # the peer has already closed it
     return owner_of(theirs[:2], ours[:2]) if connection.family == socket.AF_INET else None

@@ -1,8 +1,8 @@
-"""Server-sent events: the updates of one subscription on their way to one reader.
+"""Sends the updates of one subscription to one reader as server-sent events.
 
-It ends with the feed, or when the reader leaves, or when the server stops; whichever comes first. A stream that the
-server's stop cuts off ends with an error event, so that its reader can tell it from one that has told everything. A
-comment goes out every few seconds, so that a proxy keeps the connection and a dead one is noticed.
+A stream ends when the feed ends, the reader leaves or the server stops. When the server stops, the last event is an
+error, so that the reader can tell it from a complete stream. A comment every few seconds makes proxies keep the
+connection, and shows when it is dead.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 KEEP_ALIVE: Final = b": \n\n"
-_COME_BACK: Final = "subscribe again when it is back, with the last id as Last-Event-ID"
+_RESUBSCRIBE: Final = "subscribe again when it is back, with the last id as Last-Event-ID"
 
 
 def event_bytes(event: WireEvent) -> bytes:
-    """The bytes of one event; its data must be on one line."""
+    """Returns the bytes of one event; its data must be on one line."""
     name = b"event: %b\n" % event.name.encode("ascii") if event.name else b""
-    told = b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
-    return told if event.then is None else told + event_bytes(event.then)
+    encoded = b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
+    return encoded if event.then is None else encoded + event_bytes(event.then)
 
 
 class EventStream:
@@ -56,7 +56,7 @@ class EventStream:
         self._headers = (*HEADERS, *headers)
 
     async def run(self, updates: TaskStream, receive: Receive, send: Send) -> None:
-        """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
+        """Sends until the feed ends, the reader leaves or the server stops; then closes `updates`."""
         ours: list[asyncio.Future[None]] = []
         is_cut_off = False
         try:
@@ -68,7 +68,7 @@ class EventStream:
             await _end(ours)
             await updates.aclose()
         if is_cut_off:
-            await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_COME_BACK)))
+            await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_RESUBSCRIBE)))
         await send({"type": "http.response.body", "body": b""})
 
     async def _first_of(self, ours: list[asyncio.Future[None]], send: Send) -> None:
@@ -77,7 +77,7 @@ class EventStream:
             done, _ = await asyncio.wait(ends, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
-            # A reader that takes nothing blocks the sending; waiting for that would miss the end.
+            # A reader that reads nothing blocks `send`; waiting for it here would miss the end.
             if len(ours) == 2 or ours[-1].done():
                 ours[2:] = [asyncio.ensure_future(send(_chunk(KEEP_ALIVE)))]
 
@@ -90,19 +90,19 @@ class EventStream:
         except SynapseError as error:
             await send(self._error_chunk(error))
         except Exception:
-            # The status is long sent, so a defect of ours can only be told inside the stream.
+            # The status was sent long ago, so a defect can only be reported inside the stream.
             log.exception("stream_failed")
             await send(self._error_chunk(InternalFailure()))
 
     def _error_chunk(self, error: SynapseError) -> dict[str, Any]:
         answer = self._encode_error(error)
         if answer.media_type == MEDIA_TYPE:
-            return _chunk(answer.body)  # it is an event already
+            return _chunk(answer.body)  # already an event
         return _chunk(b"event: error\ndata: %b\n\n" % answer.body)
 
 
 async def _end(ours: list[asyncio.Future[None]]) -> None:
-    """Cancel what still runs and wait for it, so that nothing reads the updates when they are closed."""
+    """Cancels the running parts and waits for them, so that none reads the updates while they are closed."""
     for part in ours:
         part.cancel()
     await asyncio.gather(*ours, return_exceptions=True)

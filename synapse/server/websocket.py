@@ -1,11 +1,9 @@
-"""A WebSocket as a handler sees it: it accepts, then takes and gives bytes and text until either side leaves.
+"""WebSockets: the channel that a handler uses, and uvicorn's protocol with closes that arrive and no URLs in its log.
 
-uvicorn's WebSocket, with last words that arrive, and without addresses in its log.
+    a slow reader       the close does not wait until the other side has read the earlier frames
+    a frame too large   the rest of it is read and discarded: closing at once would reset the connection
 
-    a slow reader       the close does not wait until it has read what came before
-    a frame too large   what is still on its way is read and thrown away: hanging up on it would reset the connection
-
-Importing this loads a WebSocket library; `transports.server` does it when the first one is asked for.
+Importing this loads a WebSocket library; `server.http` does so for the first WebSocket.
 """
 
 from __future__ import annotations
@@ -25,15 +23,24 @@ from synapse.dialects.dialect import WireAnswer
 from synapse.server.acceptor import SLOT
 from synapse.server.asgi import Receive, Send
 
+CLOSE_SECONDS: Final = 30.0
+"""The connection is aborted if the other side has not read our close frame by then."""
+LINGER_SECONDS: Final = 5.0
+"""How long the rest of a frame that is too large is read and discarded."""
+
+_QUIET: Final = logging.getLogger("uvicorn.error.websocket")
+# It logs each URL at INFO, and the ticket of a browser stands in the URL.
+_QUIET.setLevel(logging.WARNING)
+
 
 class ChannelClosed(ConnectionError):
-    """The other side has left."""
+    """The other side has closed the WebSocket."""
 
 
 class WebSocketHandler(Protocol):
-    """Holds one conversation.
+    """Serves one WebSocket.
 
-    A SynapseError that it raises before it accepts refuses the connection with the error's status and body.
+    A SynapseError that it raises before `accept` refuses the connection with the error's status and body.
     """
 
     async def __call__(self, channel: WebSocketChannel, caller: Caller, /) -> None: ...
@@ -41,30 +48,30 @@ class WebSocketHandler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForEveryCaller:
-    """A handler for all who are admitted, also over the network; others are served on the Unix socket only."""
+    """A handler for all admitted callers, also over the network; other handlers serve the Unix socket only."""
 
     handler: WebSocketHandler
 
 
 class WebSocketChannel:
-    """One conversation. `query` has the fields of the address."""
+    """One WebSocket. `query` holds the query of its URL."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.query: Mapping[str, str] = {}
         self.readmit: Callable[[], Awaitable[Caller]] | None = None
-        """Judges the credentials of the handshake again, as if they came now; raises AccessDenied or RateLimited."""
+        """Checks the credentials of the handshake again; raises AccessDenied or RateLimited."""
         self.accepted = False
         self._receive = receive
         self._send = send
         self._open = True
 
     async def accept(self) -> None:
-        """Say yes to the connection; nothing can be sent or received before."""
+        """Accepts the connection; nothing can be sent or received before."""
         self.accepted = True
         await self._send({"type": "websocket.accept"})
 
     async def receive(self) -> bytes | str | None:
-        """Return what came next: bytes of a binary frame, text of a text frame, or None at the end."""
+        """Returns the next frame: bytes of a binary one, text of a text one, or None at the end."""
         while self._open:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
@@ -76,10 +83,10 @@ class WebSocketChannel:
         return None
 
     async def send(self, data: bytes | str) -> None:
-        """Send one frame: binary for bytes, text for text. Waits while the other side is slow.
+        """Sends one frame: binary for bytes, text for text. Waits while the other side is slow.
 
         Raises:
-            ChannelClosed: the other side has left.
+            ChannelClosed: the other side has closed the WebSocket.
         """
         if not self._open:
             raise ChannelClosed
@@ -90,17 +97,17 @@ class WebSocketChannel:
             raise ChannelClosed from error
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """End the conversation; it is no error if it has ended."""
+        """Closes the WebSocket. Idempotent."""
         if not self._open:
             return
         self._open = False
         try:
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
         except OSError:
-            return  # the other side was first
+            return  # the other side closed first
 
     async def fail(self, error: SynapseError, answer: WireAnswer) -> None:
-        """End with an error: before the handshake by an HTTP answer, after it by closing with the error's code."""
+        """Ends with an error: before the handshake by an HTTP answer, after it by a close with the error's code."""
         if self.accepted:
             await self.close(1008, error.code)
             return
@@ -110,19 +117,8 @@ class WebSocketChannel:
         await self._send({"type": "websocket.http.response.body", "body": answer.body})
 
 
-FAREWELL_SECONDS: Final = 30.0
-"""Whoever has not read our last words by then is hung up on."""
-
-LINGER_SECONDS: Final = 5.0
-"""So long is read what nobody wants any more."""
-
-_QUIET: Final = logging.getLogger("uvicorn.error.websocket")
-# It logs each address at INFO, and a browser's ticket stands in the address.
-_QUIET.setLevel(logging.WARNING)
-
-
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection."""
+    """uvicorn's protocol of one WebSocket; see the module."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -142,7 +138,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     @override
     def handle_parser_exception(self) -> None:
-        """Say why the conversation ends, and wait until the other side has heard it."""
+        """Sends the close frame, and keeps the connection until the other side has read it."""
         closing = self.conn.close_sent
         code, reason = (closing.code, closing.reason) if closing is not None else (1006, "")
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
@@ -153,21 +149,21 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         if self.transport.can_write_eof():
-            # It shows the other side that nothing more comes, so that it hangs up by itself.
+            # It tells the other side that nothing more comes, so that it closes the connection.
             self.transport.write_eof()
         self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     @override
     async def send(self, message: Any) -> None:
-        """Send a message; one that closes does not wait until the other side has read what came before it."""
+        """Sends a message; a close does not wait until the other side has read the earlier frames."""
         if self._is_over:
             raise ClientDisconnected
         if message["type"] != "websocket.close":
             await super().send(message)
             if message["type"] == "websocket.http.response.body":
-                # By a refusal; uvicorn logs it as a failure of ours otherwise, and anybody can be refused.
+                # A refusal: uvicorn would log it as a failure of ours, and any caller can cause one.
                 self.handshake_complete = True
             return
         self.writable.set()
         await super().send(message)
-        self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)
+        self.loop.call_later(CLOSE_SECONDS, self.transport.abort)

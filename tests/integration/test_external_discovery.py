@@ -76,10 +76,10 @@ def test_a_card_that_moved_on_the_same_host_is_followed(stranger: Stranger, exte
 @pytest.mark.parametrize(
     ("location", "said"),
     [
-        ("http://elsewhere.invalid/card.json", "it sends us to http://elsewhere.invalid/card.json"),
-        ("http://[", "something that is no address"),
-        ("file:///etc/passwd", "something that is no address"),
-        (CARD_PATH, "from one address to the next without end"),
+        ("http://elsewhere.invalid/card.json", "it redirects to http://elsewhere.invalid/card.json"),
+        ("http://[", "something that is not an address"),
+        ("file:///etc/passwd", "something that is not an address"),
+        (CARD_PATH, "it redirects too often"),
     ],
 )
 def test_a_card_that_moved_elsewhere_is_not_followed(
@@ -104,7 +104,7 @@ def test_a_card_that_moved_elsewhere_is_not_followed(
         (Said({}, 401), "it wants credentials"),
         (Said(raw=b"{", headers={"Content-Length": "10"}), "broke off in the middle of its answer"),
         (Said(card_1_0("ftp://x")), "its card gives the address 'ftp://x'"),
-        (Said(card_1_0("x:1", binding="GRPC")), "no way to speak to it"),
+        (Said(card_1_0("x:1", binding="GRPC")), "no interface that Synapse speaks"),
     ],
 )
 def test_what_is_no_card_is_refused(stranger: Stranger, externals: Externals, given: Said, said: str) -> None:
@@ -123,7 +123,7 @@ def test_an_address_where_nobody_listens_is_unreachable(externals: Externals) ->
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(ExternalAgentUnreachable, match=f"nobody listens at {url}"):
+        with pytest.raises(ExternalAgentUnreachable, match=f"nothing listens at {url}"):
             add(externals, url)
 
 

@@ -221,7 +221,7 @@ def test_a_caller_that_gives_up_ends_the_errand_at_once(stranger: Stranger, exte
         (Said({}, 403), "it wants credentials"),
         (Said(raw=b"ok", headers={"Content-Type": "text/plain"}), "its answer is not JSON"),
         (Said({"jsonrpc": "2.0", "result": None}), "neither a task nor a message"),
-        (Said(status=308, headers={"Location": "http://elsewhere/"}), "it sends us to http://elsewhere/"),
+        (Said(status=308, headers={"Location": "http://elsewhere/"}), "it redirects to http://elsewhere/"),
         (Said(events=[]), "neither a task nor a message"),
     ],
 )
@@ -261,5 +261,5 @@ def test_an_agent_that_is_gone_is_unreachable(tmp_path: Path, externals: Externa
         stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
         add(externals, stranger.url)
 
-    with pytest.raises(ExternalAgentUnreachable, match="'other': nobody listens at"):
+    with pytest.raises(ExternalAgentUnreachable, match="'other': nothing listens at"):
         send(externals)

@@ -16,7 +16,7 @@ from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.external.client import MOST_AT_ONCE, A2AClient
 from synapse.external.conversation import Patience
-from synapse.external.driver import FileThreads, RemoteDriver
+from synapse.external.driver import FileTaskRefs, RemoteDriver
 from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server
 
 BOUND = 30.0
@@ -32,7 +32,7 @@ def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False)
     async def turn() -> list[TurnEvent]:
         agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
         client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
-        driver = RemoteDriver(agent, client, FileThreads(folder / "t.json"), SystemClock(), PATIENCE)
+        driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), PATIENCE)
         message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
         events: list[TurnEvent] = []
         async with asyncio.timeout(BOUND):
@@ -120,7 +120,7 @@ def test_only_so_many_requests_are_open_at_once_and_the_next_one_keeps_its_deadl
         async with asyncio.timeout(BOUND):
             await asyncio.gather(*(anext(stream) for stream in streams))
             with pytest.raises(TimeoutError):
-                await client.look(agent, "r-1", 0.1)
+                await client.get_task(agent, "r-1", 0.1)
             assert len(stranger.heard) == MOST_AT_ONCE
             await streams.pop().aclose()
             following = client.follow(agent, "r-1", 60.0)
@@ -134,7 +134,7 @@ def test_credentials_are_not_sent_where_others_could_read_them() -> None:
     async def look() -> None:
         card = card_1_0("http://agents.example.com/rpc")
         agent = ExternalAgent(alias="other", url="https://agents.example.com", name="Other", card=card)
-        await A2AClient(credentials=lambda _alias: {"X-Key": "k"}).look(agent, "t", 1.0)
+        await A2AClient(credentials=lambda _alias: {"X-Key": "k"}).get_task(agent, "t", 1.0)
 
-    with pytest.raises(ExternalAgentFailed, match="would be seen by others"):
+    with pytest.raises(ExternalAgentFailed, match="where others could read its credentials"):
         asyncio.run(look())

@@ -176,7 +176,7 @@ def test_an_agent_that_is_gone_fails_its_task(running: RunningGateway) -> None:
     task = send(running, "gone", "hello?")
 
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "nobody listens" in task["status"]["message"]["parts"][0]["text"]
+    assert "nothing listens" in task["status"]["message"]["parts"][0]["text"]
 
 
 class SlowStranger:

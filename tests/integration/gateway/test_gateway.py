@@ -164,7 +164,7 @@ def test_the_streams_of_a_revoked_key_end(served: Served) -> None:
         while (line := stream.readline()) and time.monotonic() < deadline:
             told.append(line)
         assert line == b""
-        assert b"count no longer" in b"".join(told)
+        assert b"no longer valid" in b"".join(told)
 
 
 class Follower:
@@ -263,7 +263,7 @@ def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served)
 
 @pytest.mark.parametrize(
     ("url", "why"),
-    [("http://169.254.169.254/latest", "is a link-local address"), ("http://localhost:1", "nobody listens at")],
+    [("http://169.254.169.254/latest", "is a link-local address"), ("http://localhost:1", "nothing listens at")],
 )
 def test_an_address_that_is_no_agent_s_is_told_to_whoever_names_it(served: Served, url: str, why: str) -> None:
     refused = served.gateway.ask("POST", "/agents", {"url": url, "id": "nobody"}, key=served.laptop)

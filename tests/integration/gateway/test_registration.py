@@ -201,7 +201,7 @@ async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_pat
         unreachable, no_card, no_name = await story(nobody, stranger.url, "http://a..b")
 
     assert nobody in str(unreachable)
-    assert "nobody listens" in str(unreachable)
+    assert "nothing listens" in str(unreachable)
     assert "/.well-known/agent-card.json" in str(unreachable)
     assert str(no_card).endswith("/.well-known/agent-card.json answered 404; /.well-known/agent.json answered 404")
     assert "host name" in str(no_name)

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as words  # type: ignore[impo
 from synapse.core.caller import Caller
 from synapse.core.errors import CredentialsRefused, InvalidRequest, WaitTimedOut
 from synapse.server.grpc_methods import SERVICE_0_3, SERVICE_1_0
-from synapse.server.grpc_server import METHOD, SERVICES, Description, GrpcHeaders
+from synapse.server.grpc_server import REFLECTION_METHOD, REFLECTION_SERVICES, Description, GrpcHeaders
 from tests.integration.server.test_grpc_server import PATIENCE, OneTask, serving
 
 pytestmark = pytest.mark.integration
@@ -31,12 +31,12 @@ def with_a_key(headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitab
 async def asked(target: str, service: str, *questions: Any, key: str = "right") -> list[Any]:
     new_channel: Any = grpc.aio.insecure_channel
     async with new_channel(target) as channel:
-        method: Any = channel.stream_stream(f"/{service}/{METHOD}")
+        method: Any = channel.stream_stream(f"/{service}/{REFLECTION_METHOD}")
         call: Any = method(iter([one.SerializeToString() for one in questions]), metadata=[("x-api-key", key)])
         return [words.ServerReflectionResponse.FromString(answer) async for answer in call]
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", REFLECTION_SERVICES)
 async def test_both_versions_of_a2a_are_listed_and_described(service: str) -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), admit=with_a_key) as (_, target):
@@ -50,7 +50,7 @@ async def test_both_versions_of_a2a_are_listed_and_described(service: str) -> No
         assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", REFLECTION_SERVICES)
 async def test_who_may_not_call_is_told_nothing(service: str) -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), admit=with_a_key) as (_, target):

@@ -1,4 +1,4 @@
-"""What a key looks like, what is kept of it, and whom it speaks for."""
+"""The text of a key, its rights, and its caller."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def key(**fields: object) -> ApiKey:
 
 
 def test_only_the_whole_key_fits() -> None:
-    assert key().fits(TEXT)
-    assert not key().fits(TEXT[:-1] + "t")
-    assert not key().fits(TEXT[:-1])
-    assert not key().fits("")
-    assert not key().fits("ключ \udcff")
+    assert key().matches(TEXT)
+    assert not key().matches(TEXT[:-1] + "t")
+    assert not key().matches(TEXT[:-1])
+    assert not key().matches("")
+    assert not key().matches("ключ \udcff")
 
 
 def test_the_id_is_found_in_what_looks_like_a_key() -> None:

@@ -17,7 +17,7 @@ from synapse.core.message import FilePart, Message, MessageId, Role
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.drivers.pty.prompt_files import PromptFiles
-from synapse.external.files import FileCredentials, FileExternalBook
+from synapse.external.files import FileCredentials, FileExternalStore
 from synapse.registry.files import FileRegistry
 from synapse.server.listener import listen_in
 from synapse.store.file import prepare_location
@@ -46,7 +46,7 @@ def listen_for_a_moment(home: Path) -> None:
 WRITERS: dict[str, Callable[[Path], object]] = {
     "files of messages": compose,
     "the registry": lambda home: FileRegistry(home / "registry").write(AgentEntry("synapse-x-1", "x")),
-    "agents elsewhere": lambda home: FileExternalBook(home / "external").write(
+    "agents elsewhere": lambda home: FileExternalStore(home / "external").write(
         ExternalAgent(alias="a", url="http://a", name="a")
     ),
     "their credentials": lambda home: FileCredentials(home / "external" / "credentials").write("a", {"X": "y"}),

@@ -89,7 +89,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("port = '1'", "'port' must be a whole number"),
         ("port = true", "'port' must be a whole number"),
         ("port = 70000", "not a port"),
-        ("no_auth = true", "unknown setting 'no_auth' type --no-auth"),
+        ("no_auth = true", "unknown setting 'no_auth' only the command line takes it: --no-auth"),
         ("[agent]\nid = 'a'", "did you mean 'agents'"),
         ("[[agent]]\nid = 'a'", "did you mean 'agents'"),
         ("something_else = 1", "known here: agents, allow_private_webhooks, auth, "),

@@ -120,7 +120,7 @@ async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(capl
         store.is_troubled = True
         await looked_until_done(gateway, pending)
         for asked in (gateway.ask(GetTask(task.id)), pending, everything(updates)):
-            with pytest.raises(StoreFailed, match="cannot do it now") as failed:
+            with pytest.raises(StoreFailed, match="store failed") as failed:
                 await asked
             assert "secret" not in f"{failed.value} {failed.value.hint}"
         store.is_troubled = False

@@ -15,7 +15,7 @@ from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from tests.unit.dialects.synapse.samples import CREATED, a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
-from tests.unit.server.test_http import DIALECT
+from tests.unit.server.test_app import DIALECT
 
 SNAPSHOT = Update(7, None, a_task())
 DONE = Update(

@@ -15,7 +15,7 @@ from synapse.server.app import HttpApp
 from synapse.server.asgi import Scope
 from synapse.server.websocket import ChannelClosed, WebSocketChannel
 from tests.unit.server.exchange import ME, FixedService
-from tests.unit.server.test_http import DIALECT
+from tests.unit.server.test_app import DIALECT
 
 OVER_TCP = Caller()
 

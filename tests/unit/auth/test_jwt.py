@@ -1,4 +1,4 @@
-"""Which tokens are taken, and what they allow."""
+"""Which tokens are accepted, and what they allow."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def test_scopes_are_read_as_issuers_write_them(
         ({"exp": "tomorrow"}, "expired"),
         ({"exp": True}, "expired"),
         ({"exp": None}, "lacks a claim"),
-        ({"aud": "somebody"}, "for somebody else"),
-        ({"aud": ["a", "b"]}, "for somebody else"),
+        ({"aud": "somebody"}, "for another audience"),
+        ({"aud": ["a", "b"]}, "for another audience"),
         ({"aud": None}, "lacks a claim"),
-        ({"iss": "https://evil.example"}, "issued by somebody else"),
+        ({"iss": "https://evil.example"}, "from another issuer"),
         ({"iss": None}, "lacks a claim"),
         ({"sub": None}, "lacks a claim"),
         ({"sub": ""}, "names no subject"),
@@ -153,7 +153,7 @@ def test_a_token_may_name_its_agents(clock: FakeClock, issuer: Issuer, claim: ob
 
 
 def test_an_unsigned_token_is_refused(clock: FakeClock, issuer: Issuer) -> None:
-    assert "not taken here" in why(judge(clock, issuer, unsigned_token(clock.now().timestamp())))
+    assert "not accepted here" in why(judge(clock, issuer, unsigned_token(clock.now().timestamp())))
 
 
 def test_a_public_key_is_never_taken_for_a_shared_secret(clock: FakeClock) -> None:

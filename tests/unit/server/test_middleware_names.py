@@ -1,4 +1,4 @@
-"""Which names and which pages a gateway answers to."""
+"""Which Host and Origin headers a gateway accepts."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_every_other_card_is_spoken_to_in_the_synapse_dialect(card: dict[str, An
     "card", [{"supportedInterfaces": [interface("o:1", "GRPC")]}, {"preferredTransport": "GRPC", "url": HOME}]
 )
 def test_an_agent_that_speaks_nothing_we_know_is_refused(card: dict[str, Any]) -> None:
-    with pytest.raises(ExternalAgentFailed, match="no way to speak to it"):
+    with pytest.raises(ExternalAgentFailed, match="no interface that Synapse speaks"):
         choose_interface(card, HOME)
 
 

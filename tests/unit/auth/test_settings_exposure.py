@@ -1,4 +1,4 @@
-"""What a gateway refuses to be started as."""
+"""Settings that a gateway refuses to start with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key sets: read, kept, fetched again when that can help, and not more often."""
+"""Key sets: read, cached, and fetched again only when that helps, and not too often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: each request needs one action, and an agent that is not the caller's is missing."""
+"""Each request needs one action, and an agent that the caller may not use looks like a missing one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_moving_a_task_to_another_state_is_more_than_writing_to_it() -> None:
     [ResolveTask(task_id="t", verdict="fail"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
 )
 def test_what_belongs_to_the_machine_is_nobodys_at_a_gateway(request_: Request[object]) -> None:
-    with pytest.raises(Forbidden, match="not done through a gateway"):
+    with pytest.raises(Forbidden, match="cannot be done through a gateway"):
         check_access(ForAgent("claude", request_), ALL)
 
 
@@ -106,7 +106,7 @@ def test_credentials_for_some_agents_add_none_whatever_it_is_called() -> None:
 
     check_access(RemoveAgent("claude"), caller)
     for agent in ("", "claude", "codex"):
-        with pytest.raises(Forbidden, match="some agents only"):
+        with pytest.raises(Forbidden, match="limited to some agents"):
             check_access(RegisterAgent(url="http://a", agent=agent), caller)
 
 

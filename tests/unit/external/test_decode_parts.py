@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
-from synapse.external.decode import artifact_of, parts_of, respelt
+from synapse.external.decode import artifact_of, parts_of, to_1_0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_rest_of_0_3_is_respelt() -> None:
         }
     }
 
-    message = respelt(said)["message"]
+    message = to_1_0(said)["message"]
 
     assert parts_of(message) == (TextPart(text="a"), DataPart(data={"data": 1}), FilePart(url="http://x"))
     assert message["metadata"] == {"content": ["mine"]}

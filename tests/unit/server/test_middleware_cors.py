@@ -1,4 +1,4 @@
-"""Pages of named origins may read answers; nobody else's answers change."""
+"""Pages of named origins may read answers; answers to all others are unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.web_app import web_app
 from tests.fakes.wire import answers
 from tests.unit.server.exchange import ME, Exchange, FixedService
 from tests.unit.server.on_wire import DOCUMENT_WANTED, exchange
-from tests.unit.server.test_http import DIALECT
+from tests.unit.server.test_app import DIALECT
 
 APP = "https://app.example"
 CARD = "/.well-known/agent.json"

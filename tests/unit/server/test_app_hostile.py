@@ -1,4 +1,4 @@
-"""Whatever is asked: an answer in JSON that is not our own failure."""
+"""HttpApp answers any request with JSON, and never with a failure of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from tests.conformance.in_memory_service import InMemoryService
 from tests.unit.server.exchange import ME, Exchange
-from tests.unit.server.test_http import DIALECT, HELLO
+from tests.unit.server.test_app import DIALECT, HELLO
 
 METHODS = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW"])
 SEGMENTS = st.sampled_from(["tasks", "send", "cancel", "external", "0", "%00", "%ff", "%2F", "..", "", "{id}", "\xff"])

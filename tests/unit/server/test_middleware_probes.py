@@ -1,4 +1,4 @@
-"""Health and readiness: answered without credentials, and without a word about what is wrong."""
+"""Health and readiness are answered without credentials and without details."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_many_questions_are_one_for_the_store() -> None:
 
 
 async def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(middleware, "CHECK_SECONDS", 0.01)
 
     async def never() -> None:
         await asyncio.Event().wait()

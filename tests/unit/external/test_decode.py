@@ -176,7 +176,7 @@ def test_an_error_in_an_envelope_is_a_refusal() -> None:
 def test_credentials_and_redirects_are_named() -> None:
     with pytest.raises(ExternalAgentFailed, match=r"wants credentials \(status 401\)"):
         result_of(HttpAnswer(401, b""))
-    with pytest.raises(ExternalAgentFailed, match="it sends us to https://elsewhere/"):
+    with pytest.raises(ExternalAgentFailed, match="it redirects to https://elsewhere/"):
         result_of(HttpAnswer(307, b"", "https://elsewhere/"))
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the gateway's gate share: requests with headers, keys in memory, and a gate around both."""
+"""Shared by tests of GatewayAuth: requests with headers, API keys in memory, and a GatewayAuth around both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from synapse.auth.api_keys import ApiKey, compose, digest_of
 from synapse.auth.authenticators import Authenticator, KeyAuthenticator
-from synapse.auth.gateway import GateLimits, GatewayAuth, RateLimit, nothing_is_public
+from synapse.auth.gateway import AuthLimits, GatewayAuth, RateLimit, nothing_is_public
 from synapse.core.caller import AuthMethods, Caller
 from synapse.core.errors import StoreFailed
 from synapse.server.asgi import Scope
@@ -59,14 +59,14 @@ def a_scope(
     }
 
 
-def a_gate(
+def make_auth(
     *authenticators: Authenticator,
     clock: FakeClock,
     shelf: KeyShelf | None = None,
     methods: AuthMethods | None = None,
     names: WebNames | None = None,
     is_public: Callable[[str], bool] = nothing_is_public,
-    limits: GateLimits | None = None,
+    limits: AuthLimits | None = None,
 ) -> GatewayAuth:
     known: Sequence[Authenticator] = (KeyAuthenticator(shelf, clock), *authenticators) if shelf else authenticators
     return GatewayAuth(
@@ -74,21 +74,21 @@ def a_gate(
         methods or AuthMethods(api_keys=True),
         clock=clock,
         names=names or WebNames([HOST]),
-        limits=limits or GateLimits(),
+        limits=limits or AuthLimits(),
         is_public=is_public,
     )
 
 
-def limits(requests: int = 0, failures: int = 0, *, behind_proxy: bool = False) -> GateLimits:
-    return GateLimits(
+def limits(requests: int = 0, failures: int = 0, *, behind_proxy: bool = False) -> AuthLimits:
+    return AuthLimits(
         requests=RateLimit(per_minute=requests, burst=requests),
         failures=RateLimit(per_minute=failures, burst=failures),
         behind_proxy=behind_proxy,
     )
 
 
-async def admitted(gate: GatewayAuth, scope: Scope) -> Caller:
-    """Whom the gate lets in, waited for if need be."""
+async def admitted(auth: GatewayAuth, scope: Scope) -> Caller:
+    """Returns the caller that `auth` admits."""
     async with asyncio.timeout(10):
-        caller = gate.admit(scope)
+        caller = auth.admit(scope)
         return caller if isinstance(caller, Caller) else await caller

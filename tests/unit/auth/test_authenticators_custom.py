@@ -1,4 +1,4 @@
-"""An authenticator of the owner's own: whom it means, and what happens when it breaks."""
+"""Custom authenticators: the callers that they name, and their errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from synapse.core.caller import Caller
 from synapse.core.errors import InternalFailure, InvalidRequest
 
 
-async def ask(function: Custom, *, patience: float = 5.0) -> Verdict:
+async def ask(function: Custom, *, seconds: float = 5.0) -> Verdict:
     credentials = Credentials([(b"x-badge", b"7"), (b"accept", b"*/*")], path="/agents", query=b"a=1&b=")
 
-    return await CustomAuthenticator(function, patience=patience).authenticate(credentials)
+    return await CustomAuthenticator(function, seconds=seconds).authenticate(credentials)
 
 
 def saying(answer: object) -> Custom:
@@ -106,5 +106,5 @@ async def test_one_that_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptu
         await asyncio.Event().wait()
 
     with pytest.raises(InternalFailure):
-        await ask(authenticate, patience=0.01)
+        await ask(authenticate, seconds=0.01)
     assert [record.message for record in caplog.records] == ["custom_authenticator_failed"]

@@ -1,4 +1,4 @@
-"""Who was let in and may stay no longer: keys that were revoked or have expired, tokens whose time is over."""
+"""Callers that lose access: revoked and expired keys, expired tokens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from synapse.core.caller import Caller
 from synapse.core.errors import CredentialsRefused
 from tests.fakes.clock import FakeClock
 from tests.fakes.issuer import AUDIENCE, ISSUER, Issuer
-from tests.unit.auth.gatekeeping import KeyShelf, a_gate, a_scope, admitted
-from tests.unit.auth.test_bearer_jwt import FixedKeys
+from tests.unit.auth.gateway_requests import KeyShelf, a_scope, admitted, make_auth
+from tests.unit.auth.test_jwt import FixedKeys
 
 
 def revoke(shelf: KeyShelf, _clock: FakeClock) -> None:
@@ -36,16 +36,16 @@ async def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
 ) -> None:
     clock, shelf = FakeClock(), KeyShelf()
     text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
-    gate = a_gate(clock=clock, shelf=shelf)
-    caller = await admitted(gate, a_scope(x_api_key=text))
+    auth = make_auth(clock=clock, shelf=shelf)
+    caller = await admitted(auth, a_scope(x_api_key=text))
     assert caller.holds()
-    gate.count(caller)
+    auth.count(caller)
 
     take_back(shelf, clock)
 
     assert not caller.holds()
     with pytest.raises(CredentialsRefused, match="no longer") as refused:
-        gate.count(caller)
+        auth.count(caller)
     assert "invalid_token" in refused.value.challenge
 
 

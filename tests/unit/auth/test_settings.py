@@ -1,4 +1,4 @@
-"""What a gateway's configuration says about who is let in, read strictly."""
+"""The access settings of a gateway are read strictly."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_a_secret_comes_from_the_environment_and_is_never_shown() -> None:
         ('[auth]\ncustom = "our.auth"', "package.module:callable"),
         ("[rate_limit]\nburst = -1", "negative"),
         ("[rate_limit]\nrate = 1", "rate"),
-        ('[cors]\norigins = ["*"]', "no origin"),
-        ('[cors]\norigins = ["https://a.example/path"]', "no origin"),
-        ('[cors]\norigins = ["a.example"]', "no origin"),
+        ('[cors]\norigins = ["*"]', "not an origin"),
+        ('[cors]\norigins = ["https://a.example/path"]', "not an origin"),
+        ('[cors]\norigins = ["a.example"]', "not an origin"),
         ('[tls]\ncert = "a.pem"', "key"),
         ('behind_proxy = "yes"', "behind_proxy"),
         ("auth = 5", "auth"),
-        (jwt(), "needs one of"),
-        (jwt('jwks_url = "https://i/keys"', 'secret_env = "JWT_SECRET"'), "needs one of"),
+        (jwt(), "needs exactly one of"),
+        (jwt('jwks_url = "https://i/keys"', 'secret_env = "JWT_SECRET"'), "needs exactly one of"),
         (jwt('jwks_url = "http://i/keys"'), "https://"),
         (jwt('jwks_url = "https:///keys"'), "https://"),
         (jwt('jwks_url = "https://i/keys"', 'algorithms = ["none"]'), "none cannot"),

@@ -18,18 +18,18 @@ from synapse.core.errors import (
     VersionNotSupported,
 )
 from synapse.dialects.a2a_v1.routes import error_shape
-from synapse.server.grpc_server import DETAILS, Told, tell
+from synapse.server.grpc_server import DETAILS, GrpcStatus, grpc_status
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 
-def rich(told: Told) -> Any:
+def rich(told: GrpcStatus) -> Any:
     """The google.rpc.Status in the trailer, as clients read it."""
     status: Any = status_pb2.Status()
     status.ParseFromString(dict(told.trailers)[DETAILS])
     return status
 
 
-def info(told: Told) -> Any:
+def info(told: GrpcStatus) -> Any:
     found = error_details_pb2.ErrorInfo()
     assert rich(told).details[0].Unpack(found)
     return found
@@ -37,7 +37,7 @@ def info(told: Told) -> Any:
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_and_a_reason(kind: type[SynapseError]) -> None:
-    told = tell(blank(kind))
+    told = grpc_status(blank(kind))
 
     assert grpc.StatusCode[told.status].value[0] == told.number == rich(told).code
     assert rich(told).message == "what happened"
@@ -55,20 +55,20 @@ def test_every_error_has_a_status_and_a_reason(kind: type[SynapseError]) -> None
     ],
 )
 def test_what_callers_act_upon_has_its_own_status(error: SynapseError, status: str) -> None:
-    assert tell(error).status == status
+    assert grpc_status(error).status == status
 
 
 def test_a_wrong_field_is_named() -> None:
     violations = error_details_pb2.BadRequest()
 
-    assert rich(tell(InvalidField("pageSize", "is too large"))).details[1].Unpack(violations)
+    assert rich(grpc_status(InvalidField("pageSize", "is too large"))).details[1].Unpack(violations)
 
     assert [(one.field, one.description) for one in violations.field_violations] == [("pageSize", "is too large")]
 
 
 def test_when_to_come_back_stands_in_the_trailer() -> None:
-    assert ("retry-after", "3") in tell(RateLimited("slowly", seconds=2.5)).trailers
+    assert ("retry-after", "3") in grpc_status(RateLimited("slowly", seconds=2.5)).trailers
 
 
 def test_how_to_get_in_stands_in_the_trailer() -> None:
-    assert ("www-authenticate", "Bearer") in tell(CredentialsRefused("no", challenge="Bearer")).trailers
+    assert ("www-authenticate", "Bearer") in grpc_status(CredentialsRefused("no", challenge="Bearer")).trailers

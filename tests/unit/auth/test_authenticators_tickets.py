@@ -1,4 +1,4 @@
-"""A ticket is worth one handshake, for half a minute."""
+"""Tickets work for one handshake, and for half a minute."""
 
 from __future__ import annotations
 

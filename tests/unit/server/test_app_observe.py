@@ -1,4 +1,4 @@
-"""Whoever counts is told of each request: what it spoke, how it ended, and not a word of what was in it."""
+"""HttpApp reports each request to its observer: dialect and result, without its content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.server import app
 from synapse.server.app import HttpApp
 from synapse.server.jsonrpc import rpc_dialect
 from tests.unit.server.exchange import ME, Exchange, FixedService
-from tests.unit.server.test_calls import SNAPSHOT, event_of, nothing, told
+from tests.unit.server.test_app_calls import SNAPSHOT, event_of, nothing, told
 
 
 def call(_wire: WireRequest) -> Call[Any]:

@@ -1,4 +1,4 @@
-"""Whose connection it is, from the kernel's answer or from its table."""
+"""The owner of a TCP connection, from netlink or from the kernel's table."""
 
 from __future__ import annotations
 

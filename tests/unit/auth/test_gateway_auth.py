@@ -1,4 +1,4 @@
-"""The gate of a gateway: keys, tickets, the same user, public paths, limits, and pages that have no business here."""
+"""GatewayAuth: keys, tickets, the same user, public paths, rate limits, and foreign web pages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from synapse.core.errors import CredentialsRefused, ForeignOrigin, InternalFailu
 from synapse.server.app import HttpApp
 from synapse.server.middleware import WebNames
 from tests.fakes.clock import FakeClock
-from tests.unit.auth.gatekeeping import KeyShelf, a_gate, a_scope, admitted, limits
+from tests.unit.auth.gateway_requests import KeyShelf, a_scope, admitted, limits, make_auth
 from tests.unit.server.exchange import Exchange, FixedService
-from tests.unit.server.test_http import DIALECT
+from tests.unit.server.test_app import DIALECT
 
 
 class Password:
@@ -67,7 +67,7 @@ def test_a_key_opens_as_a_bearer_token_and_in_its_own_header(clock: FakeClock, s
     text = shelf.add("ci", actions=frozenset({"read"}))
     scope = a_scope(x_api_key=text) if header == "x-api-key" else a_scope(authorization=f"Bearer {text}")
 
-    caller = a_gate(clock=clock, shelf=shelf).admit(scope)
+    caller = make_auth(clock=clock, shelf=shelf).admit(scope)
 
     key_id = "000000000000"
     assert caller == Caller(scope=f"key:{key_id}", name="ci", actions=frozenset({"read"}), key_id=key_id)
@@ -75,9 +75,9 @@ def test_a_key_opens_as_a_bearer_token_and_in_its_own_header(clock: FakeClock, s
 
 
 def test_what_can_be_decided_at_once_is_not_awaited(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(Password(), clock=clock, shelf=shelf)
+    auth = make_auth(Password(), clock=clock, shelf=shelf)
 
-    assert isinstance(gate.admit(a_scope(authorization=f"bearer {shelf.add('ci')}")), Caller)
+    assert isinstance(auth.admit(a_scope(authorization=f"bearer {shelf.add('ci')}")), Caller)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_wrong_credentials_are_refused_with_a_challenge(
     shelf.add("ci")
 
     with pytest.raises(CredentialsRefused, match=why) as refused:
-        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=value))
+        await admitted(make_auth(clock=clock, shelf=shelf), a_scope(authorization=value))
 
     assert refused.value.challenge == (
         'Bearer realm="synapse", error="invalid_token", ApiKey realm="synapse", header="X-API-Key"'
@@ -104,26 +104,26 @@ async def test_wrong_credentials_are_refused_with_a_challenge(
 
 async def test_no_credentials_are_refused_without_the_word_invalid(clock: FakeClock, shelf: KeyShelf) -> None:
     with pytest.raises(CredentialsRefused, match="needs credentials") as refused:
-        await admitted(a_gate(clock=clock, shelf=shelf), a_scope())
+        await admitted(make_auth(clock=clock, shelf=shelf), a_scope())
 
     assert refused.value.challenge == 'Bearer realm="synapse", ApiKey realm="synapse", header="X-API-Key"'
     assert "synapse keys create" in refused.value.hint
 
 
 async def test_something_else_in_the_header_of_keys_is_refused(clock: FakeClock, shelf: KeyShelf) -> None:
-    with pytest.raises(CredentialsRefused, match="no API key"):
-        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key="hello"))
+    with pytest.raises(CredentialsRefused, match="not an API key"):
+        await admitted(make_auth(clock=clock, shelf=shelf), a_scope(x_api_key="hello"))
 
 
 async def test_a_key_opens_until_it_expires(clock: FakeClock, shelf: KeyShelf) -> None:
     text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
-    gate = a_gate(clock=clock, shelf=shelf)
+    auth = make_auth(clock=clock, shelf=shelf)
     scope = a_scope(x_api_key=text)
 
-    assert (await admitted(gate, scope)).name == "ci"
+    assert (await admitted(auth, scope)).name == "ci"
     clock.advance(3600)
     with pytest.raises(CredentialsRefused, match="expired"):
-        await admitted(gate, scope)
+        await admitted(auth, scope)
 
 
 async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
@@ -133,7 +133,7 @@ async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
     shelf.broken = True
 
     with pytest.raises(InternalFailure) as failed:
-        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key=text))
+        await admitted(make_auth(clock=clock, shelf=shelf), a_scope(x_api_key=text))
 
     assert "secret path" not in str(failed.value)
     assert [record.message for record in caplog.records] == ["api_keys_unreadable"]
@@ -141,68 +141,68 @@ async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
 
 
 async def test_one_method_after_the_other_is_asked(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(Password(), clock=clock, shelf=shelf)
+    auth = make_auth(Password(), clock=clock, shelf=shelf)
 
-    assert (await admitted(gate, a_scope(authorization="Bearer please"))).name == "anne"
-    assert (await admitted(gate, a_scope(authorization=f"Bearer {shelf.add('ci')}"))).name == "ci"
+    assert (await admitted(auth, a_scope(authorization="Bearer please"))).name == "anne"
+    assert (await admitted(auth, a_scope(authorization=f"Bearer {shelf.add('ci')}"))).name == "ci"
     with pytest.raises(CredentialsRefused, match="not the word"):
-        await admitted(gate, a_scope(authorization="Bearer now"))
+        await admitted(auth, a_scope(authorization="Bearer now"))
 
 
 async def test_methods_that_take_a_while_are_asked_one_after_the_other(clock: FakeClock) -> None:
     first, second = Password(), Password()
-    gate = a_gate(first, second, clock=clock)
+    auth = make_auth(first, second, clock=clock)
 
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(authorization="Bearer now"))
+        await admitted(auth, a_scope(authorization="Bearer now"))
     assert (first.asked, second.asked) == (1, 1)
 
 
 async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(clock: FakeClock, shelf: KeyShelf) -> None:
     scope = a_scope(x_api_key=shelf.add("ci"))
     other = a_scope(x_api_key=shelf.add("other"))
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(requests=2))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(requests=2))
     for _ in range(2):
-        await admitted(gate, scope)
+        await admitted(auth, scope)
 
     with pytest.raises(RateLimited) as limited:
-        await admitted(gate, scope)
+        await admitted(auth, scope)
 
     assert limited.value.retry_after == 30
-    assert (await admitted(gate, other)).name == "other"
+    assert (await admitted(auth, other)).name == "other"
     clock.advance(30)
-    assert (await admitted(gate, scope)).name == "ci"
+    assert (await admitted(auth, scope)).name == "ci"
 
 
 async def test_an_address_that_guesses_is_kept_from_guessing(clock: FakeClock, shelf: KeyShelf) -> None:
     password = Password()
-    gate = a_gate(password, clock=clock, shelf=shelf, limits=limits(failures=3))
+    auth = make_auth(password, clock=clock, shelf=shelf, limits=limits(failures=3))
     for _ in range(3):
         with pytest.raises(CredentialsRefused):
-            await admitted(gate, a_scope(authorization="Bearer guess"))
+            await admitted(auth, a_scope(authorization="Bearer guess"))
 
     with pytest.raises(RateLimited, match="wrong credentials"):
-        await admitted(gate, a_scope(authorization="Bearer please"))
+        await admitted(auth, a_scope(authorization="Bearer please"))
 
     assert password.asked == 3, "what it says is not even looked at"
-    assert (await admitted(gate, a_scope(x_api_key=shelf.add("ci")))).name == "ci", "keys cannot be guessed"
+    assert (await admitted(auth, a_scope(x_api_key=shelf.add("ci")))).name == "ci", "keys cannot be guessed"
     clock.advance(20)
-    assert (await admitted(gate, a_scope(authorization="Bearer please"))).name == "anne"
+    assert (await admitted(auth, a_scope(authorization="Bearer please"))).name == "anne"
 
 
 async def test_who_brings_nothing_has_guessed_nothing(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
 
     for _ in range(5):
         with pytest.raises(CredentialsRefused):
-            await admitted(gate, a_scope())
+            await admitted(auth, a_scope())
 
 
 async def test_behind_a_proxy_the_address_is_the_one_that_the_proxy_saw(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1, behind_proxy=True))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1, behind_proxy=True))
 
     async def guess(forwarded: str) -> None:
-        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for=forwarded))
+        await admitted(auth, a_scope(authorization="Bearer guess", x_forwarded_for=forwarded))
 
     with pytest.raises(CredentialsRefused):
         await guess("10.0.0.1, 198.51.100.1")
@@ -213,41 +213,41 @@ async def test_behind_a_proxy_the_address_is_the_one_that_the_proxy_saw(clock: F
 
 
 async def test_without_a_proxy_nobody_chooses_an_address(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.1"))
+        await admitted(auth, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.1"))
 
     with pytest.raises(RateLimited):
-        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.2"))
+        await admitted(auth, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.2"))
 
 
 async def test_one_network_of_ipv6_is_one_address(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
     scope = a_scope(authorization="Bearer guess")
 
     scope["client"] = ("2001:db8::1", 1)
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, scope)
+        await admitted(auth, scope)
     scope["client"] = ("2001:db8::ffff", 1)
     with pytest.raises(RateLimited):
-        await admitted(gate, scope)
+        await admitted(auth, scope)
     scope["client"] = None
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, scope)
+        await admitted(auth, scope)
 
 
 async def test_what_is_public_needs_no_credentials_but_right_ones_count(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, is_public=lambda path: path == "/agents/list.json")
+    auth = make_auth(clock=clock, shelf=shelf, is_public=lambda path: path == "/agents/list.json")
     public = "/agents/list.json"
 
-    assert await admitted(gate, a_scope(path=public)) is ANONYMOUS
-    assert (await admitted(gate, a_scope(path=public, x_api_key=shelf.add("ci")))).name == "ci"
+    assert await admitted(auth, a_scope(path=public)) is ANONYMOUS
+    assert (await admitted(auth, a_scope(path=public, x_api_key=shelf.add("ci")))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(path=public, x_api_key="wrong"))
+        await admitted(auth, a_scope(path=public, x_api_key="wrong"))
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(path="/agents"))
+        await admitted(auth, a_scope(path="/agents"))
     with pytest.raises(ForeignOrigin):
-        await admitted(gate, a_scope(path=public, host="evil.example"))
+        await admitted(auth, a_scope(path=public, host="evil.example"))
 
 
 def test_nobody_in_particular_may_read_and_sees_no_task() -> None:
@@ -256,69 +256,69 @@ def test_nobody_in_particular_may_read_and_sees_no_task() -> None:
 
 
 async def test_whoever_has_a_key_may_use_any_name_of_the_gateway(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf)
+    auth = make_auth(clock=clock, shelf=shelf)
 
-    assert (await admitted(gate, a_scope(host="10.0.0.5:8000", x_api_key=shelf.add("ci")))).name == "ci"
+    assert (await admitted(auth, a_scope(host="10.0.0.5:8000", x_api_key=shelf.add("ci")))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(host="10.0.0.5:8000"))
+        await admitted(auth, a_scope(host="10.0.0.5:8000"))
 
 
 async def test_a_foreign_page_is_refused_even_with_a_key(clock: FakeClock, shelf: KeyShelf) -> None:
     text = shelf.add("ci")
-    gate = a_gate(clock=clock, shelf=shelf, names=WebNames(["gateway.example"], origins=["https://app.example"]))
+    auth = make_auth(clock=clock, shelf=shelf, names=WebNames(["gateway.example"], origins=["https://app.example"]))
 
-    assert (await admitted(gate, a_scope(x_api_key=text, origin="https://gateway.example"))).name == "ci"
-    assert (await admitted(gate, a_scope(x_api_key=text, origin="https://app.example"))).name == "ci"
+    assert (await admitted(auth, a_scope(x_api_key=text, origin="https://gateway.example"))).name == "ci"
+    assert (await admitted(auth, a_scope(x_api_key=text, origin="https://app.example"))).name == "ci"
     for kind in ("http", "websocket"):
         with pytest.raises(ForeignOrigin):
-            await admitted(gate, a_scope(kind, x_api_key=text, origin="https://evil.example"))
+            await admitted(auth, a_scope(kind, x_api_key=text, origin="https://evil.example"))
 
 
 async def test_without_authentication_only_the_same_user_gets_in(clock: FakeClock) -> None:
-    gate = a_gate(SameUserAuthenticator(1000), clock=clock, methods=AuthMethods())
+    auth = make_auth(SameUserAuthenticator(1000), clock=clock, methods=AuthMethods())
 
-    assert await admitted(gate, a_scope(uid=1000)) == Caller(is_owner=True)
+    assert await admitted(auth, a_scope(uid=1000)) == Caller(is_owner=True)
     for uid in (1001, 0, None):
         with pytest.raises(CredentialsRefused, match="own user"):
-            await admitted(gate, a_scope(uid=uid))
+            await admitted(auth, a_scope(uid=uid))
     with pytest.raises(ForeignOrigin):
-        await admitted(gate, a_scope(uid=1000, host="evil.example"))
+        await admitted(auth, a_scope(uid=1000, host="evil.example"))
 
 
 async def test_where_the_system_does_not_tell_whose_it_is_everybody_gets_in(clock: FakeClock) -> None:
-    gate = a_gate(SameUserAuthenticator(None), clock=clock, methods=AuthMethods())
+    auth = make_auth(SameUserAuthenticator(None), clock=clock, methods=AuthMethods())
 
-    assert await admitted(gate, a_scope()) == Caller()
+    assert await admitted(auth, a_scope()) == Caller()
 
 
 async def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None:
     numbers = count()
     tickets = TicketBook(lambda: f"t{next(numbers)}")
-    gate = a_gate(TicketAuthenticator(tickets, clock), clock=clock, shelf=shelf)
+    auth = make_auth(TicketAuthenticator(tickets, clock), clock=clock, shelf=shelf)
     anne = Caller(scope="key:1", name="anne")
     query = f"x=1&ticket={tickets.issue(anne, clock).text}".encode()
 
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(query=query))
-    assert await admitted(gate, a_scope("websocket", query=query)) == anne
+        await admitted(auth, a_scope(query=query))
+    assert await admitted(auth, a_scope("websocket", query=query)) == anne
     with pytest.raises(CredentialsRefused, match="ticket was used"):
-        await admitted(gate, a_scope("websocket", query=query))
+        await admitted(auth, a_scope("websocket", query=query))
     with pytest.raises(CredentialsRefused, match="needs credentials"):
-        await admitted(gate, a_scope("websocket"))
+        await admitted(auth, a_scope("websocket"))
 
 
 def test_grpc_metadata_is_judged_by_the_same_rules(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
+    auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
     path = "/lf.a2a.v1.A2AService/GetTask"
     metadata = [(b"authorization", f"Bearer {shelf.add('ci')}".encode())]
 
-    caller = gate.admit_headers(metadata, path=path, peer="192.0.2.7")
+    caller = auth.admit_headers(metadata, path=path, peer="192.0.2.7")
     assert isinstance(caller, Caller)
     assert caller.name == "ci"
     with pytest.raises(CredentialsRefused):
-        gate.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
+        auth.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
     with pytest.raises(RateLimited):
-        gate.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
+        auth.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
 
 
 async def test_what_somebody_brought_is_neither_logged_nor_shown(
@@ -328,7 +328,7 @@ async def test_what_somebody_brought_is_neither_logged_nor_shown(
     wrong = "sk_000000000000_" + "5ecret"
 
     with pytest.raises(CredentialsRefused) as refused:
-        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=f"Bearer {wrong}"))
+        await admitted(make_auth(clock=clock, shelf=shelf), a_scope(authorization=f"Bearer {wrong}"))
 
     logged = [vars(record) for record in caplog.records if record.message == "credentials_refused"]
     assert logged[0]["address"] == "192.0.2.7"
@@ -337,8 +337,8 @@ async def test_what_somebody_brought_is_neither_logged_nor_shown(
 
 
 async def test_the_answer_over_http_has_the_challenge_and_the_time_to_wait(clock: FakeClock, shelf: KeyShelf) -> None:
-    gate = a_gate(Password(), clock=clock, shelf=shelf, limits=limits(requests=1))
-    app = HttpApp(FixedService(None), [DIALECT], admit=gate.admit)
+    auth = make_auth(Password(), clock=clock, shelf=shelf, limits=limits(requests=1))
+    app = HttpApp(FixedService(None), [DIALECT], admit=auth.admit)
 
     async def ask(*, authorization: str) -> Exchange:
         exchange = Exchange("GET", "/.well-known/agent.json", authorization=authorization)

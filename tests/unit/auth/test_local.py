@@ -1,4 +1,4 @@
-"""Who may act, and as whom."""
+"""LocalAuth admits callers, and names them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def gate(registry: Registry | None = None, token: str = "", *, terminal_decides: bool = False) -> LocalAuth:
+def auth(registry: Registry | None = None, token: str = "", *, terminal_decides: bool = False) -> LocalAuth:
     entries = (registry or Registry()).entries
     return LocalAuth(
         uid=OUR_UID, hosts=loopback_hosts(8100), entries=entries, token=token, terminal_decides=terminal_decides
@@ -80,11 +80,11 @@ def gate(registry: Registry | None = None, token: str = "", *, terminal_decides:
 
 
 def test_the_same_user_may_act_over_the_socket() -> None:
-    assert gate().admit(scope(over_socket())) == Caller(via_socket=True, pid=30)
+    assert auth().admit(scope(over_socket())) == Caller(via_socket=True, pid=30)
 
 
 def test_the_same_user_may_act_over_tcp_without_a_token() -> None:
-    assert gate().admit(scope(over_tcp(), HOST)) == Caller(via_socket=False)
+    assert auth().admit(scope(over_tcp(), HOST)) == Caller(via_socket=False)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_same_user_may_act_over_tcp_without_a_token() -> None:
     ],
 )
 def test_the_nearest_agent_among_the_ancestors_is_the_caller(proc: Path, pid: int, agent_id: str) -> None:
-    caller = gate().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
+    caller = auth().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
 
     assert (caller.agent_id, caller.is_person) == (agent_id, not agent_id)
 
@@ -122,7 +122,7 @@ def test_who_has_an_agents_environment_is_no_person(proc: Path, environment: byt
     process(proc, 40, 1, environ=environment)
     process(proc, 41, 40)
 
-    caller = gate().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
+    caller = auth().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
 
     assert (caller.agent_id, caller.named_agent) == ("", named)
     assert (caller.is_person, caller.may_decide) == (not named, not named)
@@ -143,7 +143,7 @@ def test_an_environment_that_cannot_be_read_counts_against_the_process_and_not_a
 def test_an_ancestry_that_cannot_be_read_whole_proves_no_person(proc: Path, pid: int) -> None:
     process(proc, 40, 39)
 
-    caller = gate().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
+    caller = auth().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
 
     assert (caller.agent_id, caller.is_person, caller.may_decide) == ("", False, False)
     assert "cannot be read" in caller.objection
@@ -196,7 +196,7 @@ YOUNG_SHELL = Process(50, 250, PTS, session=50, name=b"bash")
 def test_where_a_terminal_is_demanded_it_is_one_that_no_agent_can_have_opened(
     processes: tuple[Process, ...], may_decide: bool
 ) -> None:
-    caller = gate(terminal_decides=True).admit(scope(over_socket(lineage=Lineage(processes))))
+    caller = auth(terminal_decides=True).admit(scope(over_socket(lineage=Lineage(processes))))
 
     assert (caller.is_person, caller.may_decide) == (True, may_decide)
     assert ("terminal" in caller.objection) is not may_decide
@@ -249,7 +249,7 @@ def test_an_ancestry_is_bounded_even_in_a_circle(proc: Path) -> None:
 
 def test_what_was_proven_holds_for_the_whole_connection(proc: Path) -> None:
     registry = Registry()
-    keeper = gate(registry)
+    keeper = auth(registry)
     peer = over_socket(lineage=read_lineage(22, str(proc)))
 
     callers = [keeper.admit(scope(peer)) for _ in range(3)]
@@ -261,7 +261,7 @@ def test_what_was_proven_holds_for_the_whole_connection(proc: Path) -> None:
 @pytest.mark.parametrize("peer", [over_socket(uid=1001), over_tcp(1001), over_tcp(None), None])
 def test_another_user_or_an_unknown_one_is_refused(peer: Peer | None) -> None:
     with pytest.raises(Unauthenticated) as caught:
-        gate(token="t0ken").admit(scope(peer, HOST))
+        auth(token="t0ken").admit(scope(peer, HOST))
 
     assert "Bearer" in caught.value.hint
     assert "t0ken" not in f"{caught.value} {caught.value.hint}"
@@ -269,7 +269,7 @@ def test_another_user_or_an_unknown_one_is_refused(peer: Peer | None) -> None:
 
 @pytest.mark.parametrize("peer", [over_socket(uid=1001), over_tcp(1001), over_tcp(None), None])
 def test_the_token_admits_anyone(peer: Peer | None) -> None:
-    caller = gate(token="t0ken").admit(scope(peer, HOST, (b"authorization", b"bearer t0ken")))
+    caller = auth(token="t0ken").admit(scope(peer, HOST, (b"authorization", b"bearer t0ken")))
 
     assert (caller.agent_id, caller.is_person) == ("", False)
 
@@ -279,16 +279,16 @@ def test_the_token_admits_anyone(peer: Peer | None) -> None:
 )
 def test_a_wrong_token_admits_nobody(given: bytes) -> None:
     with pytest.raises(Unauthenticated):
-        gate(token="t0ken").admit(scope(over_tcp(1001), HOST, (b"authorization", given)))
+        auth(token="t0ken").admit(scope(over_tcp(1001), HOST, (b"authorization", given)))
 
 
 def test_where_no_token_is_set_the_empty_one_does_not_fit() -> None:
     with pytest.raises(Unauthenticated):
-        gate().admit(scope(over_tcp(1001), HOST, (b"authorization", b"Bearer ")))
+        auth().admit(scope(over_tcp(1001), HOST, (b"authorization", b"Bearer ")))
 
 
 def test_a_token_is_shown_with_each_request() -> None:
-    keeper, stranger = gate(token="t0ken"), over_tcp(1001)
+    keeper, stranger = auth(token="t0ken"), over_tcp(1001)
     keeper.admit(scope(stranger, HOST, (b"authorization", b"Bearer t0ken")))
 
     with pytest.raises(Unauthenticated):
@@ -297,7 +297,7 @@ def test_a_token_is_shown_with_each_request() -> None:
 
 @pytest.mark.parametrize("host", [b"localhost:8100", b"127.0.0.1:8100", b"[::1]:8100", b"LocalHost:8100"])
 def test_the_names_of_this_machine_with_our_port_are_ours(host: bytes) -> None:
-    gate().admit(scope(over_tcp(), (b"host", host)))
+    auth().admit(scope(over_tcp(), (b"host", host)))
 
 
 @pytest.mark.parametrize(
@@ -314,13 +314,13 @@ def test_the_names_of_this_machine_with_our_port_are_ours(host: bytes) -> None:
 )
 def test_another_host_is_refused_over_tcp(headers: list[tuple[bytes, bytes]]) -> None:
     with pytest.raises(ForeignOrigin) as caught:
-        gate().admit(scope(over_tcp(), *headers))
+        auth().admit(scope(over_tcp(), *headers))
 
     assert "localhost:8100" in caught.value.hint
 
 
 def test_on_the_socket_the_host_does_not_matter() -> None:
-    gate().admit(scope(over_socket(), (b"host", b"anything")))
+    auth().admit(scope(over_socket(), (b"host", b"anything")))
 
 
 @pytest.mark.parametrize("peer", [over_socket(), over_tcp()])
@@ -329,11 +329,11 @@ def test_on_the_socket_the_host_does_not_matter() -> None:
 )
 def test_web_pages_are_refused(peer: Peer, origin: bytes) -> None:
     with pytest.raises(ForeignOrigin):
-        gate().admit(scope(peer, HOST, (b"origin", origin)))
+        auth().admit(scope(peer, HOST, (b"origin", origin)))
 
 
 def test_a_page_of_our_own_is_not_foreign() -> None:
-    gate().admit(scope(over_tcp(), HOST, (b"origin", b"http://localhost:8100")))
+    auth().admit(scope(over_tcp(), HOST, (b"origin", b"http://localhost:8100")))
 
 
 @pytest.mark.parametrize("terminal_decides", [False, True])
@@ -341,7 +341,7 @@ async def test_a_process_is_judged_once_the_agents_have_been_read_and_nobody_els
     proc: Path, *, terminal_decides: bool
 ) -> None:
     may_go_on = asyncio.Event()
-    admission = LocalAdmission(gate(terminal_decides=terminal_decides), may_go_on.wait)
+    admission = LocalAdmission(auth(terminal_decides=terminal_decides), may_go_on.wait)
     peer = Peer(via_socket=True, uid=OUR_UID, pid=22, lineage=read_lineage(22, str(proc)))
     admitted = admission(scope(peer))
     assert not isinstance(admitted, Caller)

@@ -10,7 +10,7 @@ import pytest
 
 from synapse.core.errors import StoreCorrupt, StoreFailed
 from synapse.core.requests import ExternalAgent
-from synapse.external.files import FileExternalBook
+from synapse.external.files import FileExternalStore
 
 OTHER = ExternalAgent(
     alias="other",
@@ -29,45 +29,45 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def book(folder: Path) -> FileExternalBook:
-    return FileExternalBook(folder)
+def book(folder: Path) -> FileExternalStore:
+    return FileExternalStore(folder)
 
 
-def test_an_empty_book_knows_nobody(book: FileExternalBook) -> None:
+def test_an_empty_book_knows_nobody(book: FileExternalStore) -> None:
     assert book.agents() == ()
     assert book.find("other") is None
     assert book.remove("other") is None
 
 
-def test_what_is_written_is_found_again(book: FileExternalBook, folder: Path) -> None:
+def test_what_is_written_is_found_again(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
 
     assert book.find("other") == OTHER
-    assert FileExternalBook(folder).agents() == (OTHER,)
+    assert FileExternalStore(folder).agents() == (OTHER,)
 
 
-def test_agents_are_listed_by_alias(book: FileExternalBook) -> None:
+def test_agents_are_listed_by_alias(book: FileExternalStore) -> None:
     for alias in ("b", "c", "a"):
         book.write(ExternalAgent(alias=alias, url=f"http://{alias}", name=alias))
 
     assert [agent.alias for agent in book.agents()] == ["a", "b", "c"]
 
 
-def test_nobody_else_can_read_the_files(book: FileExternalBook, folder: Path) -> None:
+def test_nobody_else_can_read_the_files(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "other.json").stat().st_mode) == 0o600
 
 
-def test_writing_leaves_no_draft_behind(book: FileExternalBook, folder: Path) -> None:
+def test_writing_leaves_no_draft_behind(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
     book.write(OTHER)
 
     assert [path.name for path in folder.iterdir()] == ["other.json"]
 
 
-def test_what_is_removed_is_gone(book: FileExternalBook) -> None:
+def test_what_is_removed_is_gone(book: FileExternalStore) -> None:
     book.write(OTHER)
 
     assert book.remove("other") == OTHER
@@ -75,7 +75,7 @@ def test_what_is_removed_is_gone(book: FileExternalBook) -> None:
 
 
 @pytest.mark.parametrize("alias", ["", ".", "..", ".hidden", "../other", "a/b", "a\0b"])
-def test_an_alias_never_leads_out_of_the_folder(book: FileExternalBook, folder: Path, alias: str) -> None:
+def test_an_alias_never_leads_out_of_the_folder(book: FileExternalStore, folder: Path, alias: str) -> None:
     book.write(OTHER)
     (folder.parent / "other.json").write_text("{}", encoding="utf-8")
 
@@ -92,12 +92,15 @@ def test_an_alias_never_leads_out_of_the_folder(book: FileExternalBook, folder: 
         (b"\xff", "it is not JSON"),
         (b"[" * 100_000, "it is not JSON"),
         (b"[]", "it is not a JSON object"),
-        (b"{}", "'alias' is missing or no text"),
-        (json.dumps({**dict.fromkeys(("url", "name"), "x"), "alias": 3}).encode(), "'alias' is missing or no text"),
+        (b"{}", "'alias' is missing or not a string"),
+        (
+            json.dumps({**dict.fromkeys(("url", "name"), "x"), "alias": 3}).encode(),
+            "'alias' is missing or not a string",
+        ),
     ],
 )
 def test_a_broken_file_says_which_and_what_to_do(
-    book: FileExternalBook, folder: Path, content: bytes, why: str
+    book: FileExternalStore, folder: Path, content: bytes, why: str
 ) -> None:
     book.write(OTHER)
     (folder / "broken.json").write_bytes(content)
@@ -110,19 +113,19 @@ def test_a_broken_file_says_which_and_what_to_do(
     assert book.find("other") == OTHER
 
 
-def test_a_file_without_a_card_or_under_another_name_is_broken(book: FileExternalBook, folder: Path) -> None:
+def test_a_file_without_a_card_or_under_another_name_is_broken(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
     fields = json.loads((folder / "other.json").read_text(encoding="utf-8"))
     (folder / "else.json").write_text(json.dumps(fields), encoding="utf-8")
     (folder / "bare.json").write_text(json.dumps({**fields, "alias": "bare", "card": []}), encoding="utf-8")
 
-    with pytest.raises(StoreCorrupt, match="named for another alias"):
+    with pytest.raises(StoreCorrupt, match="its alias differs"):
         book.find("else")
-    with pytest.raises(StoreCorrupt, match="'card' is missing or no object"):
+    with pytest.raises(StoreCorrupt, match="'card' is missing or not an object"):
         book.find("bare")
 
 
-def test_a_broken_file_can_be_removed(book: FileExternalBook, folder: Path) -> None:
+def test_a_broken_file_can_be_removed(book: FileExternalStore, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "broken.json").write_text("?", encoding="utf-8")
 
@@ -132,13 +135,13 @@ def test_a_broken_file_can_be_removed(book: FileExternalBook, folder: Path) -> N
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder should be", encoding="utf-8")
-    book = FileExternalBook(tmp_path / "state" / "external")
+    book = FileExternalStore(tmp_path / "state" / "external")
 
     with pytest.raises(StoreFailed, match="cannot be written: "):
         book.write(OTHER)
 
 
-def test_a_file_that_cannot_be_read_is_an_error(book: FileExternalBook, folder: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(book: FileExternalStore, folder: Path) -> None:
     (folder / "odd.json").mkdir(parents=True)
 
     with pytest.raises(StoreFailed, match="cannot be read: Is a directory"):

@@ -30,9 +30,9 @@ from synapse.core.override import override
 from synapse.core.question import Choice
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
-from synapse.external.client import Said, Unanswered
+from synapse.external.client import RemoteUpdate, Unanswered
 from synapse.external.conversation import Patience
-from synapse.external.driver import FileThreads, RemoteDriver
+from synapse.external.driver import FileTaskRefs, RemoteDriver
 from synapse.external.encode import NEW, RemoteTaskRef
 from tests.fakes.clock import FakeClock
 
@@ -41,7 +41,7 @@ AGENT = ExternalAgent(alias="other", url="http://other", name="Other", card={"ca
 PATIENCE = Patience(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
 BOUND = 10.0
 
-Script = Sequence[Said | Exception]
+Script = Sequence[RemoteUpdate | Exception]
 """What is said, one after the other; an error ends it."""
 
 
@@ -51,7 +51,7 @@ class FakeRemote:
 
     tells: list[Script] = field(default_factory=list[Script])
     follows: list[Script] = field(default_factory=list[Script])
-    looks: list[Said | Exception] = field(default_factory=list[Any])
+    looks: list[RemoteUpdate | Exception] = field(default_factory=list[Any])
     streams: bool = True
     refuses_cancel: bool = False
     told: list[tuple[Message, RemoteTaskRef]] = field(default_factory=list[Any])
@@ -60,18 +60,18 @@ class FakeRemote:
     """Set when it has said everything and the stream stays open."""
     stays: bool = False
 
-    async def tell(
-        self, _agent: ExternalAgent, message: Message, thread: RemoteTaskRef, _seconds: float
-    ) -> AsyncGenerator[Said, None]:
-        self.told.append((message, thread))
+    async def send_and_follow(
+        self, _agent: ExternalAgent, message: Message, ref: RemoteTaskRef, _seconds: float
+    ) -> AsyncGenerator[RemoteUpdate, None]:
+        self.told.append((message, ref))
         async for said in self._played(self.tells.pop(0)):
             yield said
 
-    async def follow(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> AsyncGenerator[Said, None]:
+    async def follow(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> AsyncGenerator[RemoteUpdate, None]:
         async for said in self._played(self.follows.pop(0)):
             yield said
 
-    async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+    async def get_task(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> RemoteUpdate:
         said = self.looks.pop(0)
         if isinstance(said, Exception):
             raise said
@@ -85,7 +85,7 @@ class FakeRemote:
     def has_streams(self, _agent: ExternalAgent) -> bool:
         return self.streams
 
-    async def _played(self, script: Script) -> AsyncGenerator[Said, None]:
+    async def _played(self, script: Script) -> AsyncGenerator[RemoteUpdate, None]:
         for one in script:
             if isinstance(one, Exception):
                 raise one
@@ -95,7 +95,7 @@ class FakeRemote:
             await asyncio.Event().wait()
 
 
-def task(state: str, *texts: str, says: str = "") -> Said:
+def task(state: str, *texts: str, says: str = "") -> RemoteUpdate:
     artifacts = [{"artifactId": f"a-{number}", "parts": [{"text": text}]} for number, text in enumerate(texts)]
     status: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
     if says:
@@ -103,11 +103,11 @@ def task(state: str, *texts: str, says: str = "") -> Said:
     return {"task": {"id": "r-1", "contextId": "c-1", "status": status, "artifacts": artifacts}}
 
 
-def status(state: str, says: str = "") -> Said:
+def status(state: str, says: str = "") -> RemoteUpdate:
     return {"statusUpdate": {"taskId": "r-1", "contextId": "c-1", "status": task(state, says=says)["task"]["status"]}}
 
 
-def chunk(text: str, *, append: bool = False, last: bool = False) -> Said:
+def chunk(text: str, *, append: bool = False, last: bool = False) -> RemoteUpdate:
     artifact = {"artifactId": "a-0", "parts": [{"text": text}]}
     return {"artifactUpdate": {"taskId": "r-1", "artifact": artifact, "append": append, "lastChunk": last}}
 
@@ -118,12 +118,12 @@ def a_turn(text: str = "hi", *, first: bool = True) -> Turn:
 
 
 @pytest.fixture
-def threads(tmp_path: Path) -> FileThreads:
-    return FileThreads(tmp_path / "threads" / "other.json")
+def refs(tmp_path: Path) -> FileTaskRefs:
+    return FileTaskRefs(tmp_path / "threads" / "other.json")
 
 
-def driver_of(remote: FakeRemote, threads: FileThreads, agent: ExternalAgent = AGENT) -> RemoteDriver:
-    return RemoteDriver(agent, remote, threads, FakeClock(), PATIENCE)
+def driver_of(remote: FakeRemote, refs: FileTaskRefs, agent: ExternalAgent = AGENT) -> RemoteDriver:
+    return RemoteDriver(agent, remote, refs, FakeClock(), PATIENCE)
 
 
 async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
@@ -131,13 +131,13 @@ async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
         return [event async for event in driver.take_turn(turn)]
 
 
-async def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> None:
+async def test_what_a_stream_brings_is_handed_on_as_it_comes(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("SUBMITTED"), status("WORKING", "thinking"), chunk("hel"), chunk("lo", append=True, last=True)]]
     )
     remote.tells[0] = [*remote.tells[0], status("COMPLETED")]
 
-    events = await events_of(driver_of(remote, threads), a_turn())
+    events = await events_of(driver_of(remote, refs), a_turn())
 
     assert [type(event) for event in events[:3]] == [Typing, Submitted, TurnStarted]
     assert events[3] == Progress("thinking")
@@ -165,41 +165,41 @@ async def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThread
         (task("CANCELED"), Failed("external_task_canceled", "its task was canceled there")),
     ],
 )
-async def test_each_end_over_there_is_an_end_here(threads: FileThreads, said: Said, outcome: TurnEvent) -> None:
-    assert (await events_of(driver_of(FakeRemote(tells=[[said]]), threads), a_turn()))[-1] == outcome
+async def test_each_end_over_there_is_an_end_here(refs: FileTaskRefs, said: RemoteUpdate, outcome: TurnEvent) -> None:
+    assert (await events_of(driver_of(FakeRemote(tells=[[said]]), refs), a_turn()))[-1] == outcome
 
 
 async def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?")], [task("COMPLETED", "this one")]])
-    await events_of(driver_of(remote, FileThreads(path)), a_turn("first"))
+    await events_of(driver_of(remote, FileTaskRefs(path)), a_turn("first"))
 
-    answered = await events_of(driver_of(remote, FileThreads(path)), a_turn("second", first=False))
+    answered = await events_of(driver_of(remote, FileTaskRefs(path)), a_turn("second", first=False))
 
-    assert [thread for _, thread in remote.told] == [NEW, RemoteTaskRef(task_id="r-1", context_id="c-1")]
+    assert [ref for _, ref in remote.told] == [NEW, RemoteTaskRef(task_id="r-1", context_id="c-1")]
     assert isinstance(answered[-1], Answered)
-    assert FileThreads(path).find(TASK) is None
+    assert FileTaskRefs(path).find(TASK) is None
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(threads: FileThreads) -> None:
-    threads.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
+async def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(refs: FileTaskRefs) -> None:
+    refs.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
 
-    assert isinstance((await events_of(driver_of(remote, threads), a_turn(first=False)))[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, refs), a_turn(first=False)))[-1], Answered)
 
 
-async def test_an_answer_to_a_forgotten_question_fails(threads: FileThreads) -> None:
+async def test_an_answer_to_a_forgotten_question_fails(refs: FileTaskRefs) -> None:
     remote = FakeRemote()
 
-    (_, outcome) = await events_of(driver_of(remote, threads), a_turn(first=False))
+    (_, outcome) = await events_of(driver_of(remote, refs), a_turn(first=False))
 
     assert isinstance(outcome, Failed)
     assert outcome.reason == "conversation_lost"
     assert remote.told == []
 
 
-async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(threads: FileThreads) -> None:
+async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING"), chunk("hel"), ExternalAgentUnreachable("it broke off")]],
         looks=[
@@ -209,7 +209,7 @@ async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twi
         ],
         follows=[[task("WORKING", "hel"), TimeoutError()], [task("WORKING", "hello"), status("COMPLETED")]],
     )
-    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
 
     events = await events_of(driver, a_turn())
 
@@ -218,18 +218,18 @@ async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twi
     assert isinstance(events[-1], Answered)
 
 
-async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
+async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(refs: FileTaskRefs) -> None:
     reasons: list[HoldReason | None] = []
 
     class Watched(FakeRemote):
         @override
-        async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+        async def get_task(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> RemoteUpdate:
             reasons.append(driver.view().gate_reason)
-            return await super().look(_agent, _task_id, _seconds)
+            return await super().get_task(_agent, _task_id, _seconds)
 
     away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
     remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
-    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
 
     assert isinstance((await events_of(driver, a_turn()))[-1], Answered)
 
@@ -237,31 +237,31 @@ async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: 
     assert driver.view().gate_reason is None
 
 
-async def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:
+async def test_an_agent_without_streams_is_looked_at_until_it_has_ended(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         streams=False, tells=[[task("SUBMITTED")]], looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]]
     )
 
-    events = await events_of(driver_of(remote, threads), a_turn())
+    events = await events_of(driver_of(remote, refs), a_turn())
 
     assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["done"]
     assert isinstance(events[-1], Answered)
 
 
-async def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(threads: FileThreads) -> None:
+async def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING")]],
         looks=[task("WORKING")["task"], task("WORKING")["task"], task("COMPLETED", "done")["task"]],
         follows=[[ExternalAgentFailed("it has no such method")]],
     )
 
-    assert isinstance((await events_of(driver_of(remote, threads), a_turn()))[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, refs), a_turn()))[-1], Answered)
 
 
-async def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> None:
+async def test_an_agent_that_stays_away_is_given_up(refs: FileTaskRefs) -> None:
     remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nobody listens")])
 
-    outcome = (await events_of(driver_of(remote, threads), a_turn()))[-1]
+    outcome = (await events_of(driver_of(remote, refs), a_turn()))[-1]
 
     assert outcome == Failed("external_agent_unreachable", "other: nobody listens")
 
@@ -276,11 +276,11 @@ async def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> Non
     ],
 )
 async def test_a_message_that_was_not_taken_fails_without_being_sent_again(
-    threads: FileThreads, error: Exception, reason: str
+    refs: FileTaskRefs, error: Exception, reason: str
 ) -> None:
     remote = FakeRemote(tells=[[error]])
 
-    typing, outcome = await events_of(driver_of(remote, threads), a_turn())
+    typing, outcome = await events_of(driver_of(remote, refs), a_turn())
 
     assert typing == Typing()
     assert isinstance(outcome, Failed)
@@ -288,31 +288,31 @@ async def test_a_message_that_was_not_taken_fails_without_being_sent_again(
     assert len(remote.told) == 1
 
 
-async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(threads: FileThreads) -> None:
+async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(refs: FileTaskRefs) -> None:
     ours = ExternalAgent(alias="other", url="http://other", name="Other", card={"extensions": {"synapse": {}}})
     remote = FakeRemote(tells=[[Unanswered("it hung up")], [Unanswered("again")], [task("COMPLETED", "done")]])
 
-    events = await events_of(driver_of(remote, threads, ours), a_turn())
+    events = await events_of(driver_of(remote, refs, ours), a_turn())
 
     assert isinstance(events[-1], Answered)
     assert len(remote.told) == 3
     assert len({message.message_id for message, _ in remote.told}) == 1
 
 
-async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileThreads) -> None:
-    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
+async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(refs: FileTaskRefs) -> None:
+    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
     remote = FakeRemote(
         streams=False,
         tells=[[Unanswered("nothing in time")]],
         looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]],
     )
 
-    assert isinstance((await events_of(driver_of(remote, threads), a_turn(first=False)))[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, refs), a_turn(first=False)))[-1], Answered)
     assert len(remote.told) == 1
 
 
-async def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
-    events = await events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), threads), a_turn())
+async def test_what_makes_no_sense_fails(refs: FileTaskRefs) -> None:
+    events = await events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), refs), a_turn())
 
     assert events == [
         Typing(),
@@ -320,9 +320,9 @@ async def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
     ]
 
 
-async def test_two_callers_with_the_same_message_id_are_two_messages(threads: FileThreads) -> None:
+async def test_two_callers_with_the_same_message_id_are_two_messages(refs: FileTaskRefs) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")], [task("COMPLETED")]])
-    driver = driver_of(remote, threads)
+    driver = driver_of(remote, refs)
     await events_of(driver, a_turn())
     other = Turn(task_id=TaskId("another"), message=a_turn().message, text="hi", first=True)
 
@@ -334,10 +334,10 @@ async def test_two_callers_with_the_same_message_id_are_two_messages(threads: Fi
 @pytest.mark.parametrize(
     ("refuses", "note"), [(False, "it was canceled there"), (True, "it may go on there: it refused")]
 )
-async def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses: bool, note: str) -> None:
+async def test_an_interrupt_cancels_the_task_over_there(refs: FileTaskRefs, refuses: bool, note: str) -> None:
     async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True, refuses_cancel=refuses)
-        driver = driver_of(remote, threads)
+        driver = driver_of(remote, refs)
         assert not await driver.interrupt()
         events: list[TurnEvent] = []
         async for event in driver.take_turn(a_turn()):
@@ -351,10 +351,10 @@ async def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, re
         assert driver.view().state == "ready"
 
 
-async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileThreads) -> None:
+async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(refs: FileTaskRefs) -> None:
     async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
-        driver = driver_of(remote, threads)
+        driver = driver_of(remote, refs)
         await driver.wait_ready()
         events: list[TurnEvent] = []
         async for event in driver.take_turn(a_turn()):
@@ -363,7 +363,7 @@ async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: 
                 await driver.give_up()
                 await driver.give_up()
 
-        note = "other is not spoken to any longer; it was canceled there"
+        note = "other was removed; it was canceled there"
         assert events[-1] == Failed("agent_exited", note)
         assert remote.canceled == ["r-1"]
         with pytest.raises(AgentExited):
@@ -375,7 +375,7 @@ async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_t
 
     async def stop_in_the_middle() -> None:
         remote = FakeRemote(tells=[[task("WORKING"), chunk("hel")]], stays=True)
-        driver = driver_of(remote, FileThreads(path))
+        driver = driver_of(remote, FileTaskRefs(path))
         events: list[TurnEvent] = []
         async for event in driver.take_turn(a_turn()):
             events.append(event)
@@ -386,60 +386,60 @@ async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_t
         assert remote.canceled == []
 
     await asyncio.wait_for(stop_in_the_middle(), BOUND)
-    threads = FileThreads(path)
-    assert threads.has(TASK, a_turn().message.message_id)
+    refs = FileTaskRefs(path)
+    assert refs.has(TASK, a_turn().message.message_id)
     remote = FakeRemote(looks=[task("COMPLETED", "hello")["task"]])
 
-    events = await events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+    events = await events_of(driver_of(remote, refs), replace(a_turn(), resumed=True))
 
     assert remote.told == []
     assert [type(event) for event in events] == [Submitted, ArtifactProduced, Answered]
-    assert FileThreads(path).find(TASK) is None
+    assert FileTaskRefs(path).find(TASK) is None
 
 
-async def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(threads: FileThreads) -> None:
+async def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(refs: FileTaskRefs) -> None:
     async with asyncio.timeout(BOUND):
-        async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), threads).take_turn(a_turn()):
+        async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), refs).take_turn(a_turn()):
             if not isinstance(event, Typing):
-                assert threads.has(TASK, a_turn().message.message_id)
+                assert refs.has(TASK, a_turn().message.message_id)
 
-        assert threads.find(TASK) is None
+        assert refs.find(TASK) is None
 
 
-async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(threads: FileThreads) -> None:
-    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
+async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(refs: FileTaskRefs) -> None:
+    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
     remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
 
-    events = await events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+    events = await events_of(driver_of(remote, refs), replace(a_turn(), resumed=True))
 
     assert events == [Failed("external_agent_failed", "other: it has no such task")]
 
 
-def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(threads: FileThreads) -> None:
-    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-first")
+def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(refs: FileTaskRefs) -> None:
+    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-first")
 
-    assert threads.has(TASK, "m-first")
-    assert not threads.has(TASK, "m-second")
+    assert refs.has(TASK, "m-first")
+    assert not refs.has(TASK, "m-second")
 
 
 def test_files_of_earlier_versions_name_no_message(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(f'{{"{TASK}": ["r-1", "c-1"]}}', encoding="utf-8")
 
-    assert FileThreads(path).find(TASK) == RemoteTaskRef(task_id="r-1", context_id="c-1")
-    assert not FileThreads(path).has(TASK, "")
+    assert FileTaskRefs(path).find(TASK) == RemoteTaskRef(task_id="r-1", context_id="c-1")
+    assert not FileTaskRefs(path).has(TASK, "")
 
 
-async def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:
+async def test_a_message_takes_the_trace_of_its_task_with_it(refs: FileTaskRefs) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")]])
 
-    await events_of(driver_of(remote, threads), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
+    await events_of(driver_of(remote, refs), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
 
     assert remote.told[0][1].trace == (("traceparent", "00-a-b-01"),)
 
 
-async def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
-    driver = driver_of(FakeRemote(), threads)
+async def test_it_has_no_questions_for_persons(refs: FileTaskRefs) -> None:
+    driver = driver_of(FakeRemote(), refs)
     driver.confirm()
 
     assert not driver.drop()

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from synapse.auth.api_keys import FILE, Grant, KeyFile, id_in
+from synapse.auth.api_keys import KEYS_FILE, Grant, KeyFile, id_in
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken, StoreCorrupt, StoreFailed
 from tests.fakes.clock import FakeClock
 
@@ -28,7 +28,7 @@ def test_a_new_key_is_found_by_its_id_and_fits_its_text(keys: KeyFile) -> None:
     key, text = keys.create("ci", Grant())
 
     assert keys.find(id_in(text)) == key
-    assert key.fits(text)
+    assert key.matches(text)
     assert keys.find("000000000000") is None
 
 
@@ -49,7 +49,7 @@ def test_everything_that_was_granted_is_kept(keys: KeyFile, tmp_path: Path, cloc
 
 def test_the_file_is_private_and_does_not_have_the_key(keys: KeyFile, tmp_path: Path) -> None:
     _, text = keys.create("ci", Grant())
-    path = tmp_path / "home" / FILE
+    path = tmp_path / "home" / KEYS_FILE
 
     assert path.stat().st_mode & 0o777 == 0o600
     assert text not in path.read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def test_a_use_that_cannot_be_written_down_is_no_error(tmp_path: Path, clock: Fa
 )
 def test_a_broken_file_lets_nobody_in(keys: KeyFile, tmp_path: Path, content: str) -> None:
     keys.create("ci", Grant())
-    (tmp_path / "home" / FILE).write_text(content, encoding="utf-8")
+    (tmp_path / "home" / KEYS_FILE).write_text(content, encoding="utf-8")
 
     with pytest.raises(StoreCorrupt):
         keys.find("0123456789ab")
@@ -152,7 +152,7 @@ def test_a_broken_file_lets_nobody_in(keys: KeyFile, tmp_path: Path, content: st
 )
 def test_a_key_with_a_wrong_field_is_not_guessed_at(keys: KeyFile, tmp_path: Path, field: str, value: object) -> None:
     keys.create("ci", Grant())
-    path = tmp_path / "home" / FILE
+    path = tmp_path / "home" / KEYS_FILE
     document = json.loads(path.read_text(encoding="utf-8"))
     document["keys"][0][field] = value
     path.write_text(json.dumps(document), encoding="utf-8")
@@ -163,9 +163,9 @@ def test_a_key_with_a_wrong_field_is_not_guessed_at(keys: KeyFile, tmp_path: Pat
 
 def test_a_file_that_others_can_write_is_not_trusted(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
     keys.create("ci", Grant())
-    (tmp_path / "home" / FILE).chmod(0o666)
+    (tmp_path / "home" / KEYS_FILE).chmod(0o666)
 
-    with pytest.raises(StoreFailed, match="others can write"):
+    with pytest.raises(StoreFailed, match="other users can write"):
         KeyFile(tmp_path / "home", clock).all()
 
 
@@ -181,4 +181,4 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, clock: FakeClock) 
 def test_no_draft_is_left_behind(keys: KeyFile, tmp_path: Path) -> None:
     keys.create("ci", Grant())
 
-    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == [f".{FILE}.lock", FILE]
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == [f".{KEYS_FILE}.lock", KEYS_FILE]

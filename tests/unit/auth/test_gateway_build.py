@@ -1,4 +1,4 @@
-"""A gate is built from its settings."""
+"""Builds the authentication of a gateway from its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synapse.core.caller import AuthMethods, Caller
 from synapse.core.errors import CredentialsRefused, ForeignOrigin, InvalidSettings, StoreCorrupt
 from tests.fakes.clock import FakeClock
 from tests.fakes.issuer import AUDIENCE, ISSUER, Issuer, claims_at
-from tests.unit.auth.gatekeeping import a_scope, admitted
+from tests.unit.auth.gateway_requests import a_scope, admitted
 
 SECRET = "0123456789abcdef0123456789abcdef"
 HOST = "127.0.0.1:8000"
@@ -39,19 +39,19 @@ def token_settings(**source: str) -> AccessSettings:
 
 
 async def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock) -> None:
-    gate = gate_of(AccessSettings(), tmp_path, clock)
+    auth = gate_of(AccessSettings(), tmp_path, clock)
     _, text = KeyFile(tmp_path, clock).create("ci", Grant())
 
-    assert (await admitted(gate, a_scope(x_api_key=text))).name == "ci"
+    assert (await admitted(auth, a_scope(x_api_key=text))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope())
+        await admitted(auth, a_scope())
 
 
 def test_a_damaged_file_of_keys_stops_the_start(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "keys.json").write_text("{", encoding="utf-8")
     (tmp_path / "keys.json").chmod(0o600)
 
-    with pytest.raises(StoreCorrupt, match="is no file of API keys"):
+    with pytest.raises(StoreCorrupt, match="is not a file of API keys"):
         gate_of(AccessSettings(), tmp_path, clock)
 
 
@@ -67,9 +67,9 @@ async def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock:
 
     assert (await admitted(by_secret, a_scope(authorization=shared))).name == "anne"
     assert (await admitted(by_file, a_scope(authorization=signed))).name == "anne"
-    for gate, wrong in ((by_secret, signed), (by_file, shared), (by_address, signed)):
+    for auth, wrong in ((by_secret, signed), (by_file, shared), (by_address, signed)):
         with pytest.raises(CredentialsRefused):
-            await admitted(gate, a_scope(authorization=wrong))
+            await admitted(auth, a_scope(authorization=wrong))
 
 
 def welcome(headers: dict[str, str], _query: dict[str, str], _path: str) -> dict[str, str] | None:
@@ -78,12 +78,12 @@ def welcome(headers: dict[str, str], _query: dict[str, str], _path: str) -> dict
 
 async def test_an_authenticator_of_the_owners_own_is_imported(tmp_path: Path, clock: FakeClock) -> None:
     path = f"{welcome.__module__}:welcome"
-    gate = gate_of(AccessSettings(custom=path), tmp_path, clock)
+    auth = gate_of(AccessSettings(custom=path), tmp_path, clock)
 
-    assert (await admitted(gate, a_scope(x_badge="7"))).name == "guest"
-    assert gate.methods.custom == "Credentials of this gateway's own kind"
+    assert (await admitted(auth, a_scope(x_badge="7"))).name == "guest"
+    assert auth.methods.custom == "Credentials of this gateway's own kind"
     with pytest.raises(CredentialsRefused) as refused:
-        await admitted(gate, a_scope())
+        await admitted(auth, a_scope())
     assert "Custom" in refused.value.challenge
 
 
@@ -94,18 +94,18 @@ def test_one_that_cannot_be_used_stops_the_start(path: str) -> None:
 
 
 def test_a_gateway_that_nobody_could_enter_does_not_start(tmp_path: Path, clock: FakeClock) -> None:
-    with pytest.raises(InvalidSettings, match="nobody could get in"):
+    with pytest.raises(InvalidSettings, match="no caller could authenticate"):
         gate_of(AccessSettings(api_keys=False), tmp_path, clock)
 
 
 async def test_without_authentication_the_same_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
-    gate = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
+    auth = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
 
     for _ in range(3):
-        assert await admitted(gate, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
-    assert gate.methods == AuthMethods()
+        assert await admitted(auth, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
+    assert auth.methods == AuthMethods()
     with pytest.raises(CredentialsRefused):
-        await admitted(gate, a_scope(host=HOST, uid=os.getuid() + 1))
+        await admitted(auth, a_scope(host=HOST, uid=os.getuid() + 1))
 
 
 def test_the_names_are_those_of_this_machine_and_of_the_public_address() -> None:

@@ -1,4 +1,4 @@
-"""Routes whose question is known only when it was read: results that are still to come, streams, and errors."""
+"""CallRoutes, whose request is known only when the body is read: pending results, streams, and errors."""
 
 from __future__ import annotations
 

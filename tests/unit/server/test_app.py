@@ -1,4 +1,4 @@
-"""From a request to an answer, over a table of dialects and a service that does nothing."""
+"""HttpApp turns a request into an answer, over a table of dialects and a service that does nothing."""
 
 from __future__ import annotations
 
