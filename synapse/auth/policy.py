@@ -57,7 +57,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.RemoveAgent: REGISTER,
     # What comes over the socket that it opens is judged like everything else.
     requests.IssueTicket: READ,
-    requests.GetFigures: READ,
+    requests.GetMetrics: READ,
     requests.OnBehalfOf: NOT_HERE,
 }
 

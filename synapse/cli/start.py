@@ -21,7 +21,7 @@ from synapse.config.settings import load_settings
 from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, StoreFailed, UnsupportedOperation
-from synapse.host.background import Launch, let_begin_again, require_own_process, start_host, stop_host
+from synapse.host.background import Launch, require_own_process, restart_host, start_host, stop_host
 from synapse.registry.files import FileRegistry
 
 START_EXAMPLES = """
@@ -175,7 +175,7 @@ def run_restart(arguments: list[str]) -> int:
         asks=not options.json,
     )
     if objection() and not options.force:
-        again = let_begin_again(entry, registry, settings.logs)
+        again = restart_host(entry, registry, settings.logs)
     else:
         stop_host(entry, registry, force=options.force)
         again = start_host(launch, registry, settings.logs)

@@ -118,7 +118,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSnapshot:
-    """The figures of one instant; `delivered` is what has happened since they were taken last."""
+    """The metrics of one instant; `delivered` holds the steps recorded since the previous snapshot."""
 
     agents: Mapping[str, int]
     """How many agents are in each state."""
@@ -495,7 +495,7 @@ class IssueTicket(Request[Ticket]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetFigures(Request[MetricsSnapshot]):
+class GetMetrics(Request[MetricsSnapshot]):
     """Count what can be counted at a gateway now."""
 
 

@@ -169,7 +169,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.RegisterAgent: "register_agent",
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
-    requests.GetFigures: "get_figures",
+    requests.GetMetrics: "get_metrics",
 }
 """The name of the method that does each request, on each class that does it."""
 

@@ -27,7 +27,7 @@ import msgspec
 
 from synapse import __version__
 from synapse.core.caller import API_KEY_HEADER, AuthMethods
-from synapse.core.requests import GetFigures, MetricsSnapshot
+from synapse.core.requests import GetMetrics, MetricsSnapshot
 from synapse.dialects import paths as current_paths
 from synapse.dialects import paths as former_paths
 from synapse.dialects import paths as hub_paths
@@ -363,7 +363,7 @@ def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: A
         return WireAnswer(200, openapi_page(document()), (_ONLY_STYLE,), media_type=b"text/html; charset=utf-8")
 
     def ask_metrics(_wire: WireRequest) -> Call[MetricsSnapshot]:
-        return Call(GetFigures(), metrics.text)
+        return Call(GetMetrics(), metrics.text)
 
     ours = Dialect(
         name=OPERATIONS,

@@ -342,7 +342,7 @@ def _not_running(agent: str) -> AgentNotFound:
     return AgentNotFound(agent, hint="it does not run now; what it has left can still be read")
 
 
-MOST_MISSES: Final = 5
+MAX_MISSES: Final = 5
 """So often an agent may be missed: one that is started again goes on with what it has left."""
 
 
@@ -376,7 +376,7 @@ class GatewayWaits:
         try:
             while not is_settled((task := await self._store.load(task_id)).state):
                 misses = 0 if self._is_here(task) else misses + 1
-                if misses > MOST_MISSES:
+                if misses > MAX_MISSES:
                     raise AgentExited(
                         f"the agent of task {task.short_id} is gone", hint="the task is kept until it is back"
                     )

@@ -120,12 +120,12 @@ async def _start(
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
-        say_goodbye=lambda left: tell_left(me, left, is_person_there=person is not None),
+        on_stopped=lambda left: report_queued_messages(me, left, is_person_there=person is not None),
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
         lacks=profile.lacks,
-        hook_door=signals.door,
+        hook_endpoint=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
@@ -146,7 +146,7 @@ def _stopper(
         has_left = program.exited.done() and is_first
         await driver.stop()
         if has_left and person is None:
-            await asyncio.to_thread(tell_end, program, driver)
+            await asyncio.to_thread(report_exit, program, driver)
         if person is not None:
             person.restore(program.leaving_bytes())
             correction = signals.correction("".join(program.screen.history(_LAST_LINES))) if is_first else ""
@@ -289,7 +289,7 @@ _MOST_LEFT: Final = 5
 _LONGEST_TEXT: Final = 60
 
 
-def tell_left(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
+def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
     """Say which messages wait for the agent's next start: whoever leaves its program may not know of them."""
     if not tasks:
         return
@@ -324,7 +324,7 @@ def _beginning(text: str) -> str:
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
 
 
-def tell_end(program: RunningProgram, driver: PtyDriver) -> None:
+def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
     """Log the end, and if no message was typed yet, what the terminal showed; `synapse start` reads it on stderr.
 
     Later it shows conversations, which no log may have.

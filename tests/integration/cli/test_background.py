@@ -124,7 +124,7 @@ def test_a_host_that_never_comes_up_is_ended(
     code = f"import os,signal; open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); signal.pause()"
     launch = launched_as(code, monkeypatch)
 
-    with pytest.raises(AgentUnresponsive, match="did not come up"):
+    with pytest.raises(AgentUnresponsive, match="did not start"):
         start_host(launch, registry, tmp_path / "logs")
 
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))

@@ -58,7 +58,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     home, elsewhere = tmp_path_factory.mktemp("h"), tmp_path_factory.mktemp("e")
     script = elsewhere / "script.toml"
     script.write_text(SCRIPT, encoding="utf-8")
-    resident = f'[[agents]]\nid = "inner"\ndriver = "scripted"\nscript = "{script}"\n'
+    inner = f'[[agents]]\nid = "inner"\ndriver = "scripted"\nscript = "{script}"\n'
     with ExitStack() as stack:
         sdk = stack.enter_context(sdk_agents())
         host = stack.enter_context(scripted_host(elsewhere, script))
@@ -66,7 +66,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         stranger.serves("/.well-known/agent-card.json", card_0_3(f"http://127.0.0.1:{host.port}/", streaming=True))
         former = {"url": f"http://127.0.0.1:{host.port}", "preferredTransport": "HTTP+JSON"}
         stranger.serves("/rest.json", {**card_0_3("", streaming=True), **former})
-        locked = stack.enter_context(gateway(elsewhere, resident))
+        locked = stack.enter_context(gateway(elsewhere, inner))
         assert sdk.stdout is not None
         ports = sdk.stdout.readline().split()
         addresses = {

@@ -71,7 +71,7 @@ def test_streams_of_all_kinds_share_the_limit_of_a_key(running: RunningGateway) 
         assert grpc_status(running, waiting_task(running, other), other) == "OK"
 
         first.close()
-        until(lambda: grpc_status(running, task, key) == "OK", "a place that is free again")
+        until(lambda: grpc_status(running, task, key) == "OK", "a free slot")
 
 
 def grpc_status(running: RunningGateway, task: str, key: str) -> str:

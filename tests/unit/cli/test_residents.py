@@ -45,7 +45,7 @@ def test_its_process_is_the_gateway_s_and_is_not_ended(synapse: Cli, tck: FakeHo
     ran = synapse(verb, "tck")
 
     assert ran.code == 7
-    assert f"tck lives in {GATEWAY}" in ran.err
+    assert f"tck runs in {GATEWAY}" in ran.err
     assert "gateway.toml" in ran.err
     assert tck.registry.find("tck") is not None
 

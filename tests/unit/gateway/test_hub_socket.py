@@ -249,7 +249,7 @@ async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_
             client.ask("more")
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.COME_BACK, f"too slow; resume after seq {frames[-1]['seq']}")
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, f"too slow; resume after seq {frames[-1]['seq']}")
 
 
 async def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
@@ -257,7 +257,7 @@ async def test_whoever_only_listens_has_to_show_its_credentials_again_some_day()
         async with connected(harness, longest_seconds=0.05) as client:
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.COME_BACK, "show your credentials again; resume after seq 0")
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, "show your credentials again; resume after seq 0")
 
 
 async def test_nobody_follows_for_a_client_that_has_left() -> None:
@@ -308,7 +308,7 @@ async def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing(
 
 
 async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_socket, "MOST_TASKS", 2)
+    monkeypatch.setattr(hub_socket, "MAX_TASKS", 2)
 
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()

@@ -14,7 +14,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
 from synapse.core.override import override
 from synapse.core.store import IsAlive, Lease
-from synapse.host.identity import check_name, reserve, take_inbox
+from synapse.host.identity import acquire_inbox, check_name, reserve
 from synapse.registry.files import FileRegistry, start_time
 from synapse.registry.local import open_registry
 from tests.fakes.clock import FakeClock
@@ -69,7 +69,7 @@ class HeldForAMoment(MemoryStore):
 async def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     me = entry()
 
-    await take_inbox(me, HeldForAMoment(3), open_registry(tmp_path, FakeClock().monotonic))
+    await acquire_inbox(me, HeldForAMoment(3), open_registry(tmp_path, FakeClock().monotonic))
 
     assert me.inbox == "reviewer"
 
@@ -82,7 +82,7 @@ async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         registry.write(other)
         await store.acquire("reviewer", OTHER, lambda _: True)
         here = open_registry(tmp_path, FakeClock().monotonic)
-        await asyncio.wait_for(take_inbox(entry(), store, here), 0.5)
+        await asyncio.wait_for(acquire_inbox(entry(), store, here), 0.5)
 
     with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
         await run()

@@ -14,7 +14,7 @@ from synapse.core.events import Recorded, Update
 from synapse.core.override import override
 from synapse.core.requests import FollowTask, ForAgent, GetTask, ListTasks, SendAndFollow, SendAndWait, SubscribeTask
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.gateway.tasks import MOST_MISSES
+from synapse.gateway.tasks import MAX_MISSES
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, World, everything, message, world
 from tests.fakes.memory_store import MemoryStore
@@ -135,7 +135,7 @@ async def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
         sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
         pending = asyncio.ensure_future(sent.settled())
         await asyncio.wait_for(driver.taken.wait(), BOUND)
-        await looked(gateway, pending, MOST_MISSES + 1)
+        await looked(gateway, pending, MAX_MISSES + 1)
         assert not pending.done()
 
         gateway.desks.pop("ada")
@@ -154,7 +154,7 @@ async def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
         await asyncio.wait_for(driver.taken.wait(), BOUND)
         for _ in range(2):
             ada = gateway.desks.pop("ada")
-            await looked(gateway, pending, MOST_MISSES - 1)
+            await looked(gateway, pending, MAX_MISSES - 1)
             gateway.desks["ada"] = ada
             await looked(gateway, pending, 1)
         driver.go_on.set()

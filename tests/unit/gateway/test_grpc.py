@@ -22,7 +22,7 @@ from synapse.core.requests import Request
 from synapse.dialects.dialect import Headers
 from synapse.gateway.cards import GatewayCards
 from synapse.gateway.config import AgentConfig, GatewayConfig
-from synapse.gateway.grpc import GrpcDoor
+from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.routes import gateway_dialects
 from synapse.server.middleware import Addresses
 from synapse.server.peer import NOBODY, Peer
@@ -59,12 +59,12 @@ class OneTask:
         return TASK
 
 
-def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GrpcDoor:
-    door = GrpcDoor(
+def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GatewayGrpc:
+    door = GatewayGrpc(
         GatewayConfig(port=0, **fields),
         access,
         service=OneTask(),
-        gate=gate,
+        auth=gate,
         public_url="https://agents.example.com:8443/a",
         max_message_bytes=1000,
     )
