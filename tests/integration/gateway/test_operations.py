@@ -13,7 +13,7 @@ from a2a.types import a2a_pb2 as a2a
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
 from tests.conformance.a2a_push_rows import Webhook
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
@@ -26,7 +26,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     home = tmp_path_factory.mktemp("o")
-    with scripted_host(home, name="conf"), gateway(home, f"public_discovery = true\n{RESIDENT}") as started:
+    with scripted_host(home, name="conf"), gateway(home, f"public_discovery = true\n{IN_PROCESS}") as started:
         yield started
 
 

@@ -16,14 +16,14 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
 BOUND = 20.0
-CONFIG = f"public_discovery = true\n{RESIDENT}\n[rate_limit]\nopen_streams = 2\n"
+CONFIG = f"public_discovery = true\n{IN_PROCESS}\n[rate_limit]\nopen_streams = 2\n"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.host.pty import PersonLines
+from synapse.host.pty import MentionSender
 from synapse.registry.files import FileRegistry
 from tests.fakes.processes import bystander
 from tests.unit.cli.fake_host import FakeHost
@@ -18,10 +18,10 @@ ME = AgentEntry("synapse-claude-8100", "claude", port=8100)
 
 async def told(home: Path, text: str) -> str:
     """What a person is told who types `@codex text`."""
-    lines = PersonLines(ME, FileRegistry(home / "registry"))
+    mentions = MentionSender(ME, FileRegistry(home / "registry"))
     said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    lines.say = said.set_result
-    lines.send(lines.resolve("codex") or "codex", text)
+    mentions.notify = said.set_result
+    mentions.send(mentions.resolve("codex") or "codex", text)
     return await asyncio.wait_for(said, 30)
 
 
