@@ -145,9 +145,9 @@ def _agent(table: object, path: Path) -> AgentConfig:
     if not isinstance(table, dict) or not cast("dict[str, Any]", table).get("id"):
         raise InvalidSettings(f"{path}: an agent has no id", hint='id = "reviewer" is its name at the gateway')
     known = cast("dict[str, Any]", table)
-    place = f"{path}: agent '{known['id']}'"
-    extensions = read_extensions(known.pop(_EXTENSIONS, []), place, InvalidSettings)
-    agent = AgentConfig(**_values(AgentConfig, known, place, without=frozenset({_EXTENSIONS})), extensions=extensions)
+    where = f"{path}: agent '{known['id']}'"
+    extensions = read_extensions(known.pop(_EXTENSIONS, []), where, InvalidSettings)
+    agent = AgentConfig(**_values(AgentConfig, known, where, without=frozenset({_EXTENSIONS})), extensions=extensions)
     if not is_name(agent.id):
         raise InvalidSettings(f"{path}: '{agent.id}' cannot be an agent's id", hint=NAME_RULE)
     if agent.driver not in ("", SCRIPTED):
@@ -164,17 +164,17 @@ def _agent(table: object, path: Path) -> AgentConfig:
     )
 
 
-def _values(kind: type[Any], table: Table, place: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _values(kind: type[Any], table: Table, where: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the values of a table, each checked against the type of the field of its name."""
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in NOT_IN_FILES}
     kinds = {name: type_name for name, type_name in known.items() if name not in without}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in kinds:
-            raise unknown_setting(key, place, known)
+            raise unknown_setting(key, where, known)
         title, is_right = _TYPES[kinds[key]]
         if not is_right(value):
-            raise InvalidSettings(f"{place}: '{key}' must be {title}, not {value!r}")
+            raise InvalidSettings(f"{where}: '{key}' must be {title}, not {value!r}")
         values[key] = tuple(cast("list[object]", value)) if isinstance(value, list) else value
     return values
 

@@ -20,7 +20,7 @@ from synapse.core.events import Update
 from synapse.core.requests import ForAgent, Request, SendMessage, SubscribeTask, TaskStream
 from synapse.core.service import Handler
 from synapse.core.task import Task
-from synapse.dialects.hub import stream as words
+from synapse.dialects.hub import stream as hub
 from synapse.dialects.hub.encode import AgentName
 from synapse.server.websocket import WebSocketChannel
 
@@ -139,7 +139,7 @@ class _Session:
         """Run the request in a frame; answer with an error frame when it fails."""
         about: dict[str, str] = {}
         try:
-            incoming = words.decode_incoming(frame)
+            incoming = hub.decode_incoming(frame)
             if incoming.message_id:
                 about["messageId"] = incoming.message_id
             await self._do(incoming, about)
@@ -147,9 +147,9 @@ class _Session:
             await self.send_error(error, about)
 
     async def send_error(self, error: SynapseError, about: dict[str, str] | None = None) -> None:
-        await self.outgoing.put((0, words.encode_error(error, seq=self.seq, about=about or {})))
+        await self.outgoing.put((0, hub.encode_error(error, seq=self.seq, about=about or {})))
 
-    async def _do(self, incoming: words.Incoming, about: dict[str, str]) -> None:
+    async def _do(self, incoming: hub.Incoming, about: dict[str, str]) -> None:
         inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
         if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
             about["taskId"] = inner.task_id
@@ -160,7 +160,7 @@ class _Session:
             about["taskId"] = task.id
             await self._follow_sent(task, is_new=not inner.task_id)
         else:
-            await self.outgoing.put((0, words.encode_pong(seq=self.seq)))
+            await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
 
     async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
         """Follow a task from the seq that the client names, also when the session follows it already."""
@@ -174,7 +174,7 @@ class _Session:
     async def _follow_sent(self, task: Task, *, is_new: bool) -> None:
         if task.id in self._followers:
             # A follow-up, or a repeated message: its sender learns at once that it was accepted.
-            shown = words.encode_update(Update(self.seq, None, task), self._agent_name)
+            shown = hub.encode_update(Update(self.seq, None, task), self._agent_name)
             await self.outgoing.put((0, shown or ""))
             return
         # From its beginning, so that `task.created` comes first.
@@ -196,7 +196,7 @@ class _Session:
             try:
                 async with aclosing(updates):
                     async for update in updates:
-                        if frame := words.encode_update(update, agent_name):
+                        if frame := hub.encode_update(update, agent_name):
                             await self.outgoing.put((update.seq, frame))
                         seq = update.seq
                     return

@@ -88,7 +88,7 @@ class GatewayService:
         self._registration = registration
         self._describe = describe
         self._new_ticket = new_ticket
-        self._take_figures = collect_metrics
+        self._collect_metrics = collect_metrics
         self._quotas = quotas
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
@@ -142,9 +142,9 @@ class GatewayService:
         return self._new_ticket(caller)
 
     async def get_metrics(self, _request: GetMetrics, caller: Caller) -> MetricsSnapshot:
-        if self._take_figures is None:
+        if self._collect_metrics is None:
             raise UnsupportedOperation("this gateway collects no metrics")
-        return await self._take_figures(caller)
+        return await self._collect_metrics(caller)
 
     async def _charge_quota(self, request: Request[object], caller: Caller) -> None:
         """Raise QuotaExceeded for a new message that does not fit; a repeated message is stored already."""
