@@ -202,10 +202,10 @@ class Gateway:
         ]
 
     async def _sweep(self) -> None:
-        never = asyncio.Event()
+        forever = asyncio.Event()
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
             try:
                 await self.service.recheck()
             except OSError as error:

@@ -226,7 +226,7 @@ class AgentRuntime:
     async def _sweep(self) -> None:
         """Do, every few seconds, what no event triggers."""
         lost_agents = LostAgents(self._journal, self._registry, self._clock)
-        never = asyncio.Event()
+        forever = asyncio.Event()
         while True:
             for step in (
                 # First: an idle agent records nothing, and would not notice that it was replaced.
@@ -243,7 +243,7 @@ class AgentRuntime:
                     # The next sweep tries again: a store that is locked for a while must not end the agent.
                     log.warning("sweep_failed", extra={"error": str(error)})
             with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
 
     async def _check_pushes(self) -> None:
         """Find webhooks that another process left or set; seldom, because it queries the store."""

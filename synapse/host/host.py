@@ -131,10 +131,10 @@ class Host:
 
     async def _restore_entry(self) -> None:
         """Write the registry entry again when a cleaner, or a process that took this one for dead, removed its file."""
-        never = asyncio.Event()
+        forever = asyncio.Event()
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), REGISTRY_CHECK_SECONDS)
+                await asyncio.wait_for(forever.wait(), REGISTRY_CHECK_SECONDS)
             try:
                 if await self._registry.find(self._me.agent_id) is None:
                     await self._registry.publish(self._me)

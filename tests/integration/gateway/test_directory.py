@@ -1,4 +1,4 @@
-"""Hosts as a gateway sees them: who is in the registry now, asked over real sockets."""
+"""The directory of a gateway with real hosts, called over real sockets."""
 
 from __future__ import annotations
 

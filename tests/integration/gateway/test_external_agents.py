@@ -1,4 +1,4 @@
-"""Agents from elsewhere are registered at a gateway by their address, and reached like any other."""
+"""External agents are registered at a gateway by URL, and called like any other agent."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_what_is_known_of_credentials_is_private(running: RunningGateway) -> Non
     assert secret not in str(listed)
 
 
-def test_an_agent_that_was_removed_is_not_there_any_more(running: RunningGateway) -> None:
+def test_a_removed_agent_is_no_longer_listed(running: RunningGateway) -> None:
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_0_3(stranger.url))
         assert running.ask("POST", "/agents", {"url": stranger.url, "id": "passing"}).status == 201

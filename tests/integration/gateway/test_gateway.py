@@ -1,4 +1,4 @@
-"""A real gateway before real hosts: keys, scopes, agents that come and go, and everything that is asked of it."""
+"""A real gateway with real hosts: keys, scopes, agents that come and go, and every kind of request."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def listed(served: Served) -> set[str]:
     return {agent["id"] for agent in served.read("/agents/list.json").json["agents"]}
 
 
-def test_nobody_gets_in_without_a_key(served: Served) -> None:
+def test_a_request_without_a_key_is_refused(served: Served) -> None:
     for path in ("/agents/list.json", "/agents", "/agents/conf/v1/tasks", "/agents/conf/v1/card"):
         reply = served.gateway.ask("GET", path)
         assert reply.status == 401, path
@@ -244,7 +244,7 @@ def test_an_agent_that_the_gateway_keeps_is_started_again(served: Served) -> Non
     assert served.send("ada", "again", blocking=True)["status"] == "succeeded"
 
 
-def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served) -> None:
+def test_an_external_agent_is_registered_called_and_removed(served: Served) -> None:
     registry = served.gateway.home / "registry"
     entries = [json.loads(file.read_text(encoding="utf-8")) for file in registry.glob("[!.]*.json")]
     url = next(entry["endpoint"] for entry in entries if entry["name"] == "conf")
@@ -265,7 +265,7 @@ def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served)
     ("url", "why"),
     [("http://169.254.169.254/latest", "is a link-local address"), ("http://localhost:1", "nobody listens at")],
 )
-def test_an_address_that_is_no_agent_s_is_told_to_whoever_names_it(served: Served, url: str, why: str) -> None:
+def test_registering_an_address_without_an_agent_says_why_it_failed(served: Served, url: str, why: str) -> None:
     refused = served.gateway.ask("POST", "/agents", {"url": url, "id": "nobody"}, key=served.laptop)
 
     error = refused.json["error"]

@@ -1,4 +1,4 @@
-"""An agent in the gateway's own process: the same parts as in a host, on the shared store, one at a time for a name."""
+"""In-process agents of a gateway: on the shared store, and one at a time for a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door of an agent inside a gateway: a socket and an entry like a host's, as long as the agent is here."""
+"""The socket and registry entry of an in-process agent, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex-8120", "user", "x" * 41])
-async def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(
-    settings: Settings, name: str
-) -> None:
+async def test_an_agent_whose_name_means_others_runs_without_a_socket(settings: Settings, name: str) -> None:
     store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):

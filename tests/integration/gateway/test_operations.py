@@ -1,4 +1,4 @@
-"""Keeping a real gateway running: probes, metrics, documents, logs, and the trace that a request is part of."""
+"""Operating a real gateway: probes, metrics, documents, logs and traces."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _settled(seen: dict[str, float]) -> dict[str, float]:
     return seen if is_settled else {}
 
 
-def test_what_is_served_is_told_to_programs_and_to_people(running: RunningGateway) -> None:
+def test_the_openapi_document_is_served_to_programs_and_people(running: RunningGateway) -> None:
     document = running.ask("GET", "/openapi.json").json
     page = running.ask("GET", "/docs")
 

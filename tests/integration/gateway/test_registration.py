@@ -1,4 +1,4 @@
-"""Registering agents from elsewhere: a name is had by one, whoever asks for it and however many ask at once."""
+"""Registering external agents: a name belongs to one agent, however many requests arrive at once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def runs_here(agent_id: str, name: str = "") -> AgentEntry:
 
 
 @pytest.mark.parametrize("taken", ["ada", "synapse-codex-8120"])
-async def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Path, taken: str) -> None:
+async def test_the_name_and_the_id_of_a_running_agent_cannot_be_registered(tmp_path: Path, taken: str) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, agents):
             with pytest.raises(NameTaken):
@@ -119,7 +119,7 @@ async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_str
         await story(stranger.url)
 
 
-async def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
+async def test_concurrent_registrations_of_an_agent_result_in_one(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         register = RegisterAgent(url=url, agent="other")
         async with opened(tmp_path) as (externals, agents):
@@ -184,7 +184,7 @@ async def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_
         await story(stranger.url)
 
 
-async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Path) -> None:
+async def test_the_error_for_an_address_without_an_agent_lists_what_was_tried(tmp_path: Path) -> None:
     async def story(*urls: str) -> list[NoAgentThere]:
         told: list[NoAgentThere] = []
         async with opened(tmp_path) as (externals, agents):
@@ -210,7 +210,7 @@ async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_pat
         assert (answer.status, nobody.encode() in answer.body) == (400, True)
 
 
-async def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
+async def test_agents_that_another_process_adds_or_removes_are_noticed(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, agents):
             await externals.start_known()

@@ -1,4 +1,4 @@
-"""A key has so many streams open at a time, of whatever kind, and is told so in the words of each."""
+"""A key has a limit of open streams over all dialects, and each dialect reports it."""
 
 from __future__ import annotations
 

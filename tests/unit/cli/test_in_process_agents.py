@@ -1,4 +1,4 @@
-"""Agents that live inside a gateway, and agents from elsewhere, for this user's own commands."""
+"""In-process agents of a gateway, and external agents, for this user's commands."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, what: str) -> None:
     assert what in f"{error.value} {error.value.hint}"
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_a_file_named_on_the_command_line_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings):
         require_file(tmp_path / "none.toml")
     require_file(write(tmp_path, ""))

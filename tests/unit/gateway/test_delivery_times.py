@@ -1,4 +1,4 @@
-"""How long messages take, as the shared log tells."""
+"""Delivery times, measured from the shared log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def step(name: ReceiptStep, seconds: float) -> Delivered:
     return Delivered(agent=AGENT, step=name.value, seconds=seconds)
 
 
-async def test_each_step_is_told_by_the_seconds_since_the_message_was_queued() -> None:
+async def test_each_step_has_the_seconds_since_the_message_was_queued() -> None:
     events = (
         opened(at=0),
         stepped(ReceiptStep.TYPED, at=1),

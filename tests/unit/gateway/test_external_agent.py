@@ -1,4 +1,4 @@
-"""An agent elsewhere is put together with a client of its own, what it is shown, and its open questions."""
+"""An external agent as an in-process agent: its client, its card, and its open questions."""
 
 from __future__ import annotations
 

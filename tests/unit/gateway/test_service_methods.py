@@ -1,4 +1,4 @@
-"""Each request has one method that does it, and that method returns what the request names."""
+"""Each request has one method, which returns the result type that the request names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open streams are counted for each caller: one too many is refused, and a slot is free again when its stream ends."""
+"""Open streams are limited per caller, and a slot is free again when its stream ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a certificate is said before anybody connects."""
+"""An invalid certificate is reported when the gateway starts."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
         tls_context(certificate, key)
 
 
-def test_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_asking_for_its_password(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="encrypted with a password"):
         tls_context(*self_made(tmp_path, password=b"secret"))

@@ -1,4 +1,4 @@
-"""How a host is started again as it was, and how its command line is made."""
+"""The command line of a host, and how it restarts with the same one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a program that ended by itself in the background."""
+"""What is reported of a program in the background that ended by itself."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def driver(typed: str = "") -> PtyDriver:
     return cast("PtyDriver", SimpleNamespace(typed=lambda: typed))
 
 
-def test_what_it_showed_before_anything_was_typed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_is_reported_when_nothing_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
     report_exit(ended(), driver())
 
     assert capsys.readouterr().err.endswith("its terminal showed:\n  no such model\n")
 
 
-def test_a_conversation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conversation_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     report_exit(ended(), driver("a message"))
     report_exit(ended(last_key=1.0), driver())
 

@@ -1,4 +1,4 @@
-"""Which names an agent can have, and how patiently its inbox is taken."""
+"""Which names an agent can have, and how its inbox is acquired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
 @pytest.mark.parametrize(
     "name", ["reviewer", "keys", "unverified", "key", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40]
 )
-def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
+def test_a_name_that_means_no_other_agent_is_accepted(name: str) -> None:
     check_name(name, SETTINGS)
 
 
@@ -48,7 +48,7 @@ def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
         *("", "-x", "no such", "a/b", "n" * 41, ".", "..", ".x", "list.json"),
     ],
 )
-def test_a_name_that_means_somebody_else_or_nothing_is_refused(name: str) -> None:
+def test_a_name_that_means_other_agents_or_is_invalid_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_name(name, SETTINGS)
 
@@ -88,7 +88,7 @@ async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         await run()
 
 
-def test_a_port_that_an_agent_has_is_told_with_its_name(tmp_path: Path) -> None:
+def test_the_error_for_a_taken_port_names_its_agent(tmp_path: Path) -> None:
     settings = load_settings(environ={"SYNAPSE_HOME": str(tmp_path), "SYNAPSE_UDS_DIR": str(tmp_path / "s")})
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

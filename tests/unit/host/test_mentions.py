@@ -1,4 +1,4 @@
-"""`@agent text` at a prompt: the person is told whether it was sent, was not, or may have been."""
+"""`@agent text` at a prompt: the person sees whether it was sent, was not sent, or may have been."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_a_line_to_nobody_is_given_back(tmp_path: Path, *, listens: bool) -> None:
+async def test_a_line_that_cannot_be_sent_is_shown_again(tmp_path: Path, *, listens: bool) -> None:
     with FakeHost(tmp_path).serving() as host:
         if listens:
             host.refusals["/tasks/send"] = (429, {"error": {"code": "queue_full", "message": "1000 messages wait"}})
