@@ -496,7 +496,7 @@ class IssueTicket(Request[Ticket]):
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics(Request[MetricsSnapshot]):
-    """Count what can be counted at a gateway now."""
+    """Return the current metrics of a gateway."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
 from synapse.core.types import Clock
 from synapse.gateway.config import AgentConfig
-from synapse.host.background import Launch, host_environment
+from synapse.host.background import HostLaunch, host_environment
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class AgentAutostart:
 
 def host_command(agent: AgentConfig) -> list[str]:
     """Return the command line of the agent's host."""
-    launch = Launch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
+    launch = HostLaunch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
     return launch.command()
 
 

@@ -31,7 +31,7 @@ from synapse.core.errors import InvalidSettings, PortTaken
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
-from synapse.host.identity import NAME_RULE, HostIdentity, is_name, listen_at_socket
+from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket
 from synapse.registry.files import GATEWAY, FileRegistry, gateways, own_namespace, own_start_time
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
@@ -39,7 +39,6 @@ from synapse.server.middleware import Addresses
 FILE: Final = "gateway.toml"
 PORT: Final = 8000
 GRPC_PORT: Final = 8001
-SCRIPTED: Final = "scripted"
 _EXTENSIONS: Final = "extensions"
 _ALL_INTERFACES: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared
 

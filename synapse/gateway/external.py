@@ -27,12 +27,12 @@ from synapse.external.driver import FileThreads, RemoteDriver
 from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
 from synapse.host.agent import RunningAgent
+from synapse.host.background import EXTERNAL
 from synapse.registry.local import LocalRegistry
 from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
 
-AGENT_TYPE: Final = "a2a"
 THREADS: Final = "threads"
 
 
@@ -138,7 +138,7 @@ class GatewayExternals:
                     log.warning("external_not_shown", extra={"agent": agent.alias, "error": str(error)})
 
     async def _refuse_taken(self, name: str) -> None:
-        ours = [agent.entry for agent in self._agents() if agent.entry.agent_type != AGENT_TYPE]
+        ours = [agent.entry for agent in self._agents() if agent.entry.agent_type != EXTERNAL]
         # In-process agents of this gateway are in `ours`, also when the registry lists them.
         others = [entry for entry in await self._registry.agents() if entry.gateway != self._sockets.gateway]
         if name and any(gateway_name(entry) == name for entry in (*ours, *others)):
@@ -153,7 +153,7 @@ class GatewayExternals:
             return
         if self._shown.pop(agent.alias, None) is not None:
             await self._agents.remove(agent.alias)
-        entry = in_process_entry(agent.alias, AGENT_TYPE, self._clock, endpoint=agent.url)
+        entry = in_process_entry(agent.alias, EXTERNAL, self._clock, endpoint=agent.url)
         allow_private = self._settings.allow_private_agents
         running = external_agent(agent, self._settings.home, self._clock, allow_private=allow_private)
         in_process = InProcessAgent(

@@ -42,8 +42,8 @@ from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.tasks import GatewayTasks
 from synapse.host.host import stop_signal, tune_gc
+from synapse.host.identity import SCRIPTED
 from synapse.host.open_store import open_store
-from synapse.host.scripted import AGENT_TYPE as SCRIPTED
 from synapse.host.scripted import play
 from synapse.host.stopped import stopped_tasks
 from synapse.net.hosts import open_host_client

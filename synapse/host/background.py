@@ -46,7 +46,7 @@ _PROBE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class HostLaunch:
     """The options of `synapse PROFILE …` for a host; `verb` is the profile, or `scripted` and its file."""
 
     verb: Sequence[str]
@@ -81,7 +81,7 @@ def restart_process(port: int) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *arguments[:end], *same_port, *arguments[end:]])  # noqa: S606 - our own command line
 
 
-def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry:
+def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentEntry:
     """Start a host and return its entry once it accepts messages.
 
     Raises:

@@ -33,7 +33,8 @@ NAME_RULE: Final = (
     f"and neither '{UNVERIFIED}' nor '{KEY}' first: those mark senders that are not proven"
 )
 _ID_PREFIX: Final = "synapse-"
-_SCRIPTED: Final = "scripted"
+SCRIPTED: Final = "scripted"
+"""The type of agents that run a script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,5 +210,5 @@ def _means_others(name: str, settings: Settings) -> bool:
     if name == PERSON or name.startswith(_ID_PREFIX):
         return True
     kind, _, port = name.rpartition("-")
-    types = {*profile_names(settings.profile_sources), _SCRIPTED}
+    types = {*profile_names(settings.profile_sources), SCRIPTED}
     return name in types or (kind in types and port.isdigit())

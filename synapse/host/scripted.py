@@ -16,10 +16,9 @@ from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import Script, read_script
 from synapse.host.agent import RunningAgent
 from synapse.host.host import run_host
-from synapse.host.identity import reserve
+from synapse.host.identity import SCRIPTED, reserve
 from synapse.tasks.admission import MODES, Acceptance
 
-AGENT_TYPE: Final = "scripted"
 PORTS: Final = range(8180, 8190)
 
 
@@ -34,7 +33,7 @@ def run_script(
     """
     script = read_script(path)
     clock = SystemClock()
-    identity = reserve(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
+    identity = reserve(SCRIPTED, PORTS, name=name, port=port, settings=settings, clock=clock)
     log_to(settings.logs, identity.entry.agent_id, name)
 
     async def start(me: AgentEntry) -> RunningAgent:
