@@ -14,7 +14,6 @@ A gateway is not an agent: it is registered in a folder of its own beside the ag
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -22,17 +21,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from synapse import __version__
 from synapse.auth.local import loopback_hosts
 from synapse.auth.settings import NOT_IN_FILES, AccessSettings, is_loopback, unknown_setting
 from synapse.config.settings import Settings
-from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, PortTaken
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
-from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket
-from synapse.registry.files import GATEWAY, FileRegistry, gateways, own_namespace, own_start_time
+from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket, new_entry
+from synapse.registry.files import GATEWAY, FileRegistry, gateways
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
 
@@ -226,7 +223,7 @@ def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, 
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
-        raise _taken(config.port, gateways(settings.home)) from error
+        raise _port_taken(config.port, gateways(settings.home)) from error
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
@@ -234,27 +231,16 @@ def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, 
     except BaseException:
         tcp.close()
         raise
-    entry = AgentEntry(
-        agent_id,
-        GATEWAY,
-        port=port,
-        pid=os.getpid(),
-        pid_started=own_start_time(),
-        pid_namespace=own_namespace(),
-        socket=str(unix.path),
-        endpoint=config.public_url or own_url(config.host, port, tls=tls),
-        working_dir=str(Path.cwd()),
-        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        version=__version__,
-    )
+    entry = new_entry(agent_id, GATEWAY, clock, endpoint=config.public_url or own_url(config.host, port, tls=tls))
+    entry.port, entry.socket = port, str(unix.path)
     return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 
-def _taken(port: int, known: FileRegistry) -> PortTaken:
+def _port_taken(port: int, known: FileRegistry) -> PortTaken:
     if any(entry.port == port for entry in known.entries()):
         return PortTaken(
             f"port {port} is taken by a running gateway",
-            hint="`synapse stop gateway` ends it; a second one needs another --port and --grpc-port",
+            hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
         )
     return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
 

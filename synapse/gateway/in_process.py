@@ -14,10 +14,8 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Final
 
-from synapse import __version__
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
@@ -32,9 +30,8 @@ from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
-from synapse.host.identity import acquire_inbox, check_name, listen_at_socket, release_inbox
+from synapse.host.identity import acquire_inbox, check_name, listen_at_socket, new_entry, release_inbox
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.files import own_namespace, own_start_time
 from synapse.registry.local import LocalRegistry
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
@@ -208,18 +205,7 @@ class InProcessAgents:
 
 def in_process_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = "") -> AgentEntry:
     """Return the registry entry of an in-process agent called `name`."""
-    return AgentEntry(
-        name,
-        agent_type,
-        name=name,
-        pid=os.getpid(),
-        pid_started=own_start_time(),
-        pid_namespace=own_namespace(),
-        endpoint=endpoint,
-        working_dir=str(Path.cwd()),
-        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        version=__version__,
-    )
+    return new_entry(name, agent_type, clock, name=name, endpoint=endpoint)
 
 
 class InProcessSockets:

@@ -56,10 +56,7 @@ Several dialects share the paths below `/agents/{agentId}/v1`: the version that 
 A task has one id in all of them. Each path of A2A 1.0 also exists with a tenant in front, as
 `/agents/{agentId}/v1/{tenant}/message:send`; the tenant has no effect, because the path names the agent.
 gRPC has a port of its own, and the hub's WebSocket is at `/ws`."""
-
-
 _QUOTED: Final = re.compile("`([^`]+)`")
-
 _STYLE: Final = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
 h2{margin-top:2.5rem;border-bottom:1px solid #d1d1d6}

@@ -71,21 +71,25 @@ def reserve(
     except BaseException:
         tcp.close()
         raise
-    entry = AgentEntry(
+    entry = new_entry(agent_id, agent_type, clock, name=name, endpoint=f"http://localhost:{number}")
+    entry.port, entry.socket = number, str(unix.path)
+    return HostIdentity(entry=entry, tcp=tcp, unix=unix)
+
+
+def new_entry(agent_id: str, agent_type: str, clock: Clock, *, name: str = "", endpoint: str = "") -> AgentEntry:
+    """Return a registry entry that names this process."""
+    return AgentEntry(
         agent_id,
         agent_type,
         name=name,
-        port=number,
         pid=os.getpid(),
         pid_started=own_start_time(),
         pid_namespace=own_namespace(),
-        socket=str(unix.path),
-        endpoint=f"http://localhost:{number}",
+        endpoint=endpoint,
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         version=__version__,
     )
-    return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 
 def listen_at_socket(name: str, settings: Settings) -> UnixListener:
