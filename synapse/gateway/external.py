@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Final
 
 from synapse.config.settings import Settings
 from synapse.core.caller import Caller
@@ -33,8 +32,6 @@ from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
 
-THREADS: Final = "threads"
-
 
 class GatewayExternals:
     """Implements `gateway.service.Registration`, for the agents that `synapse external list` shows."""
@@ -61,14 +58,14 @@ class GatewayExternals:
         self._clock = clock
         self._external_store = book_under(settings.home)
         self._externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
-        self._shown: dict[str, ExternalAgent] = {}
-        self._seen: object = None
-        # In-process agents have one lease holder, this process, so the lease does not prevent a second agent of a name.
+        self._running: dict[str, ExternalAgent] = {}
+        self._last_fingerprint: object = None
+        # All in-process agents have this process as lease holder, so the lease does not prevent a second one of a name.
         self._changing = asyncio.Lock()
 
     async def start_known(self) -> None:
         """Run the stored agents; log those that cannot be run. Raises StoreFailed."""
-        self._seen = await self._fingerprint()
+        self._last_fingerprint = await self._fingerprint()
         await self._follow_store()
 
     async def recheck(self) -> None:
@@ -77,10 +74,10 @@ class GatewayExternals:
         An external agent runs in one gateway at a time; when that gateway is gone, another takes the agent over.
         """
         now = await self._fingerprint()
-        if now == self._seen:
+        if now == self._last_fingerprint:
             return
         # Set before reading, so that a file that cannot be read is not read again until it has changed.
-        self._seen = now
+        self._last_fingerprint = now
         try:
             await self._follow_store()
         except SynapseError as error:
@@ -94,19 +91,19 @@ class GatewayExternals:
             InvalidRequest: the URL or the name is invalid, or the caller may not use that address.
             Conflict: the name is that of another agent.
         """
-        await self._refuse_taken(request.agent)
+        await self._check_name_free(request.agent)
         adding = AddExternal(url=request.url, alias=request.agent, guarded=not caller.is_own_user)
         try:
             agent = await self._externals.add(adding)
         except ExternalAgentFailed as error:
             raise NoAgentThere(str(error), hint=error.hint) from error
         try:
-            await self._refuse_taken(agent.alias)
+            await self._check_name_free(agent.alias)
         except NameTaken:
             await self._externals.remove(RemoveExternal(agent.alias))
             raise
         async with self._changing:
-            await self._show(agent)
+            await self._run(agent)
         return agent
 
     async def remove(self, agent: str) -> ExternalAgent:
@@ -128,16 +125,17 @@ class GatewayExternals:
         async with self._changing:
             # Read under the lock: every running agent was stored before.
             known = await self._externals.list()
-            for gone in self._shown.keys() - {agent.alias for agent in known}:
+            for gone in self._running.keys() - {agent.alias for agent in known}:
                 await self._retire(gone)
             for agent in known:
                 try:
-                    await self._refuse_taken(agent.alias)
-                    await self._show(agent)
+                    await self._check_name_free(agent.alias)
+                    await self._run(agent)
                 except SynapseError as error:
                     log.warning("external_not_shown", extra={"agent": agent.alias, "error": str(error)})
 
-    async def _refuse_taken(self, name: str) -> None:
+    async def _check_name_free(self, name: str) -> None:
+        """Raise NameTaken if an agent of this machine has the name, or if messages wait for one."""
         ours = [agent.entry for agent in self._agents() if agent.entry.agent_type != EXTERNAL]
         # In-process agents of this gateway are in `ours`, also when the registry lists them.
         others = [entry for entry in await self._registry.agents() if entry.gateway != self._sockets.gateway]
@@ -147,11 +145,11 @@ class GatewayExternals:
         if name and any(task.agent_id != name for task in await self._store.open_tasks(name)):
             raise NameTaken(f"messages wait for an agent of this machine named '{name}'", hint="choose another id")
 
-    async def _show(self, agent: ExternalAgent) -> None:
+    async def _run(self, agent: ExternalAgent) -> None:
         """Run an agent; restart it if it has changed since it was started."""
-        if self._shown.get(agent.alias) == agent:
+        if self._running.get(agent.alias) == agent:
             return
-        if self._shown.pop(agent.alias, None) is not None:
+        if self._running.pop(agent.alias, None) is not None:
             await self._agents.remove(agent.alias)
         entry = in_process_entry(agent.alias, EXTERNAL, self._clock, endpoint=agent.url)
         allow_private = self._settings.allow_private_agents
@@ -166,17 +164,17 @@ class GatewayExternals:
             open_socket=None if agent.guarded else self._sockets.open,
         )
         await self._agents.add(in_process)
-        self._shown[agent.alias] = agent
+        self._running[agent.alias] = agent
 
     async def _retire(self, name: str) -> None:
-        if self._shown.pop(name, None) is not None:
+        if self._running.pop(name, None) is not None:
             await self._agents.retire(name)
 
 
 def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False) -> RunningAgent:
     """Return the running agent around a RemoteDriver. It has a client of its own, so a slow agent delays no other."""
     client = A2AClient(credentials=credentials_under(home).find, allow_private=allow_private)
-    threads = FileThreads(home / FOLDER / THREADS / f"{agent.alias}.json")
+    threads = FileThreads(home / FOLDER / "threads" / f"{agent.alias}.json")
     driver = RemoteDriver(agent, client, threads, clock)
     return RunningAgent(
         driver=driver,
