@@ -59,7 +59,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.RemoveAgent: REGISTER,
     # Requests over the WebSocket that the ticket opens are checked like all others.
     requests.IssueTicket: READ,
-    requests.GetFigures: READ,
+    requests.GetMetrics: READ,
     requests.OnBehalfOf: NOT_HERE,
 }
 

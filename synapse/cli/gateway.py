@@ -42,7 +42,7 @@ def run_gateway(arguments: list[str]) -> int:
     from synapse.config.process import log_to, new_loop
     from synapse.gateway.gateway import run_gateway
 
-    log_to(plan.settings.logs, plan.place.entry.agent_id)
+    log_to(plan.settings.logs, plan.identity.entry.agent_id)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run_gateway(plan, _introduce))
     if not options.headless:
@@ -69,7 +69,7 @@ def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
     from synapse.auth.settings import ACCESS_KEYS, check_exposure, read_access
     from synapse.config.process import SystemClock
     from synapse.gateway.autostart import check_startable
-    from synapse.gateway.config import FILE, GatewayPlan, load_config, require_file, take_gateway_place
+    from synapse.gateway.config import FILE, GatewayPlan, load_config, require_file, reserve_gateway
 
     path = Path(options.config).absolute() if options.config else settings.home / FILE
     if options.config:
@@ -85,8 +85,8 @@ def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
     check_exposure(config.host, access)
     if config.allow_private_webhooks:
         settings = replace(settings, allow_private_webhooks=True)
-    place = take_gateway_place(config, settings, SystemClock(), tls=access.tls_cert is not None)
-    return GatewayPlan(config=config, access=access, settings=settings, place=place)
+    identity = reserve_gateway(config, settings, SystemClock(), tls=access.tls_cert is not None)
+    return GatewayPlan(config=config, access=access, settings=settings, identity=identity)
 
 
 def _file(name: str | None) -> Path | None:
@@ -103,6 +103,6 @@ def introduction(gateway: Gateway) -> list[str]:
     agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "none yet"
     where = f"{gateway.url}, and gRPC at {gateway.grpc_url}"
     lines = [f"Gateway listening on {where}  (Ctrl-C stops it)", f"Agents: {agents}"]
-    if gateway.gate.methods.api_keys:
+    if gateway.auth.methods.api_keys:
         lines.append("Callers need a key:  synapse keys create NAME")
     return lines

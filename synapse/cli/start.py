@@ -21,7 +21,7 @@ from synapse.config.settings import load_settings
 from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, StoreFailed, UnsupportedOperation
-from synapse.host.background import Launch, let_begin_again, require_own_process, start_host, stop_host
+from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
 from synapse.registry.files import FileRegistry
 
 START_EXAMPLES = """
@@ -67,7 +67,7 @@ def run_start(arguments: list[str]) -> int:
     # A script is not a profile, though a project may have a profile named `scripted`.
     profile = "" if options.profile == SCRIPTED else options.profile
     settings = settings_here(profile, load=launch_settings, asks=not options.json)
-    launch = Launch(
+    launch = HostLaunch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,
         port=options.port,
@@ -95,7 +95,7 @@ def _start_gateway(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     require_deciding_person(START_ACTION)
     settings = settings_here(load=launch_settings, asks=not options.json)
-    launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
+    launch = HostLaunch(verb=["gateway", *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:
         print_json(entry.as_dict())
@@ -175,7 +175,7 @@ def run_restart(arguments: list[str]) -> int:
         asks=not options.json,
     )
     if objection() and not options.force:
-        again = let_begin_again(entry, registry, settings.logs)
+        again = restart_host(entry, registry, settings.logs)
     else:
         stop_host(entry, registry, force=options.force)
         again = start_host(launch, registry, settings.logs)
@@ -195,7 +195,7 @@ def command_line(pid: int) -> list[str]:
     return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
 
 
-def launch_of(entry: AgentEntry, words: list[str]) -> Launch:
+def launch_of(entry: AgentEntry, words: list[str]) -> HostLaunch:
     """Returns how to start the agent again; `words` is its command line.
 
     Raises:
@@ -211,7 +211,7 @@ def launch_of(entry: AgentEntry, words: list[str]) -> Launch:
     verb = [entry.agent_type]
     if "scripted" in ours:
         verb = ours[ours.index("scripted") : ours.index("scripted") + 2]
-    return Launch(
+    return HostLaunch(
         verb=verb,
         name=entry.name,
         port=entry.port,

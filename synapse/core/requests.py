@@ -486,7 +486,7 @@ class IssueTicket(Request[Ticket]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetFigures(Request[MetricsSnapshot]):
+class GetMetrics(Request[MetricsSnapshot]):
     """Reads the metrics of a gateway."""
 
 

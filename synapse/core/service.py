@@ -169,7 +169,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.RegisterAgent: "register_agent",
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
-    requests.GetFigures: "get_metrics",
+    requests.GetMetrics: "get_metrics",
 }
 """The name of the method that handles each request, on every class that handles it."""
 

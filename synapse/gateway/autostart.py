@@ -1,7 +1,7 @@
-"""The agents that a gateway's configuration names: started in the background, watched, and started again.
+"""Starts the agents that a gateway's configuration names, in the background, and starts them again when they end.
 
-not here ─► started ─► here ─► ended ─► a pause, longer with each quick end ─► started …
-    └── runs already, started by somebody else: only watched
+not running ─► started ─► ended ─► pause, longer after each quick end ─► started …
+     └── runs already, started by another process: only watched
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
 from synapse.core.types import Clock
 from synapse.gateway.config import AgentConfig
-from synapse.host.background import Launch, host_environment
+from synapse.host.background import HostLaunch, host_environment
 
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE: Final = 60.0
 STEADY_SECONDS: Final = 60.0
-"""An agent that lived for so long has not failed at its start."""
+"""An agent that ran for this long did not fail at its start."""
 WATCH_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 8.0
 
 
 def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
-    """Raises InvalidSettings for an agent that no number of tries would start; `path` is the file that names it."""
+    """Raises InvalidSettings for an agent that can never start; `path` is the settings file."""
     for agent in agents:
         if not agent.profile or not agent.start:
             continue
@@ -42,7 +42,7 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
         if folder and not Path(folder).is_dir():
             raise InvalidSettings(
                 f"{path}: agent '{agent.id}': there is no folder {folder}",
-                hint="make it; a relative 'working_dir' begins at the folder of the settings",
+                hint="create it; a relative 'working_dir' starts at the folder of the settings file",
             )
         settings = load_settings(folder=folder or None)
         known = profile_names(settings.profile_sources)
@@ -57,17 +57,17 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
 
 
 def pause_after(quick_ends: int) -> float:
-    """How long to wait before the next start, after so many ends in a row that came soon."""
+    """Return the seconds to wait before the next start, after so many quick ends in a row."""
     return float(min(2.0 ** max(quick_ends - 1, 0), LONGEST_PAUSE))
 
 
 class AgentAutostart:
-    """Keeps one agent running until it is cancelled; then the agent ends too, if it was started here.
+    """Keeps one agent running. When `keep` is cancelled, it stops the agent, if it started it.
 
-    `secrets` are the names of environment variables that it does not get; `file_limit` is its limit of open files.
+    `secrets` are environment variables that the agent does not get; `file_limit` is its limit of open files.
     """
 
-    def __init__(  # noqa: PLR0913 - the agent, where it is kept, and what its host gets
+    def __init__(  # noqa: PLR0913 - the agent, and what its host gets
         self,
         agent: AgentConfig,
         registry: Registry,
@@ -87,20 +87,20 @@ class AgentAutostart:
         self._command = command or host_command
         self._quick_ends = 0
         self.starts = 0
-        """How often it was started so far."""
+        """The number of starts so far."""
 
     async def keep(self) -> None:
-        """Never returns by itself."""
+        """Start the agent whenever it does not run, until cancelled."""
         while True:
             if any(entry.name == self._agent.id for entry in await self._registry.agents()):
                 await _pause(WATCH_SECONDS)
                 continue
-            began = self._clock.monotonic()
+            started = self._clock.monotonic()
             status = await self._run_once()
-            lived = self._clock.monotonic() - began
-            self._quick_ends = 0 if lived >= STEADY_SECONDS else self._quick_ends + 1
+            seconds = self._clock.monotonic() - started
+            self._quick_ends = 0 if seconds >= STEADY_SECONDS else self._quick_ends + 1
             pause = pause_after(self._quick_ends)
-            facts = {"agent": self._agent.id, "exit_status": status, "lived": round(lived, 1), "next_start_in": pause}
+            facts = {"agent": self._agent.id, "exit_status": status, "lived": round(seconds, 1), "next_start_in": pause}
             log.warning("agent_ended", extra=facts)
             await _pause(pause)
 
@@ -122,33 +122,33 @@ class AgentAutostart:
             log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
             return -1
         if self._file_limit is not None:
-            # At once: it needs longer to start than this, and its program gets what it has.
+            # At once, while the host is still starting: its program inherits the limit.
             give_file_limit(process.pid, self._file_limit)
         log.info("agent_started", extra={"agent": self._agent.id, "pid": process.pid})
         try:
             return await process.wait()
         except asyncio.CancelledError:
-            await _end(process)
+            await _terminate(process)
             raise
 
     def _environment(self) -> dict[str, str]:
-        """Ours, without what only the gateway may know: agents run programs, and could let in anybody."""
+        """Return this process's environment without the gateway's secrets, which an agent's programs must not read."""
         return {name: value for name, value in host_environment().items() if name not in self._secrets}
 
     def _output(self) -> IO[bytes]:
-        """Where what the host says goes: the last start counts."""
+        """Open the file for the host's output; it holds that of the last start."""
         make_private(self._logs)
         path = self._logs / f"kept-{self._agent.id}.out"
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def host_command(agent: AgentConfig) -> list[str]:
-    """The command line of the agent's host."""
-    launch = Launch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
+    """Return the command line of the agent's host."""
+    launch = HostLaunch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
     return launch.command()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _terminate(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,9 +1,9 @@
-"""The cards of a gateway's agents: for clients of A2A 1.0, of 0.3, of the supervisor contract, or one card for all.
+"""Discovery at a gateway: the agents' cards, the list of agents, and the registration of external agents.
 
-no version          the supervisor's fields, those of 0.3 and those of 1.0, as far as the agent's switches allow
-A2A-Version given   the pure card of that version
+A card depends on the version that the request names:
 
-Finding agents at a gateway: the directory, the cards, and registering agents from elsewhere.
+    no version          the fields of the supervisor contract, of 0.3 and of 1.0, as far as the agent's settings allow
+    A2A-Version given   the card of that version alone
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest, MalformedJson, RouteNotFound, SynapseError
 from synapse.core.requests import ExternalAgent, GetAgent, ListAgents, ListedAgent, RegisterAgent, RemoveAgent
 from synapse.dialects import proto_json
-from synapse.dialects.a2a_v0_3 import encode as card_0_3
-from synapse.dialects.a2a_v0_3 import encode as security_0_3
-from synapse.dialects.a2a_v0_3 import routes as errors_0_3
-from synapse.dialects.a2a_v1 import encode as card_1_0
-from synapse.dialects.a2a_v1 import encode as security_1_0
-from synapse.dialects.a2a_v1 import routes as errors_1_0
+from synapse.dialects.a2a_v0_3 import encode as encode_0_3
+from synapse.dialects.a2a_v0_3.routes import encode_error as encode_error_0_3
+from synapse.dialects.a2a_v1 import encode as encode_1_0
+from synapse.dialects.a2a_v1.routes import encode_error as encode_error_1_0
 from synapse.dialects.dialect import (
     AGENT,
     NOT_KEPT,
@@ -42,8 +40,7 @@ from synapse.dialects.dialect import (
 )
 from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, asked_version
 from synapse.dialects.paths import TENANT
-from synapse.dialects.supervisor import encode as card_supervisor
-from synapse.dialects.supervisor.encode import agent_list
+from synapse.dialects.supervisor import encode as encode_supervisor
 from synapse.dialects.supervisor.routes import encode_error
 from synapse.gateway.config import AgentConfig
 from synapse.server.middleware import Addresses
@@ -52,90 +49,106 @@ from synapse.tasks.admission import MODES, shown_modes
 Wire = dict[str, Any]
 
 CARD_SECONDS: Final = 10
-"""How long a card may be kept: agents come and go while the gateway stays."""
+"""How long clients may cache a card: agents come and go while the gateway stays."""
 BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
+DISCOVERY: Final = "discovery"
+LIST_PATH: Final = "/agents/list.json"
+REGISTERED_CARD: Final = f"/.well-known/agent-cards/{{{AGENT}}}"
+CARD_PATHS: Final = (
+    f"/agents/{{{AGENT}}}/.well-known/agent-card.json",
+    f"/agents/{{{AGENT}}}/v1/.well-known/agent-card.json",
+    REGISTERED_CARD,
+)
+EXTENDED_CARD_PATHS: Final = (
+    f"/agents/{{{AGENT}}}/v1/card",
+    f"/agents/{{{AGENT}}}/v1/extendedAgentCard",
+    f"/agents/{{{AGENT}}}/v1/{{{TENANT}}}/extendedAgentCard",
+)
+ORIGIN_CARD: Final = "/.well-known/agent-card.json"
+"""The path for clients that know only the gateway's address."""
+_SUFFIX: Final = ".json"
 _CREDENTIALS: Final = (b"authorization", b"x-api-key")
 _VARY: Final = "A2A-Version, Authorization, X-API-Key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayCards:
-    """Makes cards. Their addresses begin with what the request was sent to, if that is one of the gateway's own."""
+    """Builds agent cards. Their URLs begin with the address of the request, if that is one of the gateway's own."""
 
     addresses: Addresses
     methods: AuthMethods
     config_of: Callable[[str], AgentConfig]
     grpc_port: int = 0
-    """Where gRPC is served, if it is."""
+    """The port of the gRPC server, or 0."""
     default_agent: str = ""
-    """Who is meant where a protocol names nobody: gRPC of 0.3 knows no tenant, and an origin is nobody's path."""
+    """The agent for requests that name none: gRPC of 0.3 has no tenant, and the card at the origin no agent."""
     is_public: Callable[[str], bool] = nothing_is_public
-    """Tells which paths are served without credentials."""
+    """Decides which paths need no credentials."""
 
     def answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
-        """The card that the request asks for, with an ETag; caches share only what needs no credentials."""
+        """Answer with the card that the request asks for, and an ETag; shared caches get only public cards."""
         body = self.body(agent, asked_version(wire)[:3], wire.headers)
         shared = self.is_public(wire.path) and not any(wire.header(name) for name in _CREDENTIALS)
         return CachedDocument(body, max_age=CARD_SECONDS, vary=_VARY, shared=shared).answer(wire)
 
     def extended_answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
-        """The card for who has credentials: its reader shows them each time, and gets it only if it has changed."""
+        """Answer with the card for authenticated callers, who have to revalidate a cached one."""
         body = self.body(agent, asked_version(wire)[:3], wire.headers)
         return CachedDocument(body, max_age=0, vary=_VARY).answer(wire)
 
     def body(self, agent: ListedAgent, version: str, headers: Headers = ()) -> bytes:
-        """A version that is not spoken gets the current one: a card is not versioned itself."""
-        place = _Place(self.addresses.of(headers), agent.id, self.grpc_port)
-        if version == card_0_3.VERSION:
-            return proto_json.to_json(self._former(agent, place))
-        current = self._current(agent, place)
-        return proto_json.to_json(current if version else self._common(agent, place, current))
+        """Return the card as JSON; an unknown version gets the current card, because cards are not versioned."""
+        urls = _AgentUrls(self.addresses.of(headers), agent.id, self.grpc_port)
+        if version == encode_0_3.VERSION:
+            return proto_json.to_json(self._former(agent, urls))
+        current = self._current(agent, urls)
+        return proto_json.to_json(current if version else self._common(agent, urls, current))
 
-    def _common(self, agent: ListedAgent, place: _Place, current: Wire) -> Wire:
+    def _common(self, agent: ListedAgent, urls: _AgentUrls, current: Wire) -> Wire:
         switches = self.config_of(agent.id)
         common: Wire = {}
         if switches.advertise_supervisor:
-            facts = card_supervisor.CardFacts(agent=agent, url=f"{place.base}/v1", extended=self._authenticates)
-            common |= card_supervisor.agent_card(facts)
-        former = self._former(agent, place) if switches.advertise_0_3 else {}
+            facts = encode_supervisor.CardFacts(agent=agent, url=f"{urls.base}/v1", extended=self._authenticates)
+            common |= encode_supervisor.agent_card(facts)
+        former = self._former(agent, urls) if switches.advertise_0_3 else {}
         schemes: Wire = former.get("securitySchemes", {})
         common |= {**former, **current}
         if schemes:
-            # Each version has its own words for the same scheme, and passes over those of the other.
+            # Each version has its own fields for a scheme, and ignores those of the other.
             common["securitySchemes"] = {
                 name: {**schemes.get(name, {}), **scheme} for name, scheme in current["securitySchemes"].items()
             }
         return common
 
-    def _current(self, agent: ListedAgent, place: _Place) -> Wire:
-        card: Wire = card_1_0.agent_card(card_1_0.CardFacts(**self._about(agent), url=f"{place.base}/v1"))
-        card["supportedInterfaces"] = self._interfaces(agent, place)
+    def _current(self, agent: ListedAgent, urls: _AgentUrls) -> Wire:
+        card: Wire = encode_1_0.agent_card(encode_1_0.CardFacts(**self._about(agent), url=f"{urls.base}/v1"))
+        card["supportedInterfaces"] = self._interfaces(agent, urls)
         card["capabilities"] = {**card["capabilities"], "extendedAgentCard": True}
-        return {**card, **security_1_0.security_fields(self.methods)}
+        return {**card, **encode_1_0.security_fields(self.methods)}
 
-    def _former(self, agent: ListedAgent, place: _Place) -> Wire:
-        card: Wire = card_0_3.agent_card(card_0_3.CardFacts(**self._about(agent), url=place.base))
+    def _former(self, agent: ListedAgent, urls: _AgentUrls) -> Wire:
+        card: Wire = encode_0_3.agent_card(encode_0_3.CardFacts(**self._about(agent), url=urls.base))
         # 0.3 §5.5: "if true, the agent provides an extended card … to authenticated users". Without authentication
         # there are none.
         card["supportsAuthenticatedExtendedCard"] = self._authenticates
-        if place.grpc_port and agent.id == self.default_agent and self.config_of(agent.id).advertise_grpc:
+        if urls.grpc_port and agent.id == self.default_agent and self.config_of(agent.id).advertise_grpc:
             # 0.3 §5.6.2 wants an absolute URL for every transport; 1.0.1 wants host and port for gRPC.
-            card["additionalInterfaces"].append({"url": place.grpc_url, "transport": "GRPC"})
-        return {**card, **security_0_3.security_fields(self.methods)}
+            card["additionalInterfaces"].append({"url": urls.grpc_url, "transport": "GRPC"})
+        return {**card, **encode_0_3.security_fields(self.methods)}
 
-    def _interfaces(self, agent: ListedAgent, place: _Place) -> list[Wire]:
-        """Where the agent listens, the preferred first; gRPC last, because some clients stumble over it."""
+    def _interfaces(self, agent: ListedAgent, urls: _AgentUrls) -> list[Wire]:
+        """Return the agent's interfaces, the preferred first; gRPC last, because some clients fail on it."""
         switches = self.config_of(agent.id)
-        versions = [(card_1_0.VERSION, f"{place.base}/v1")]
+        versions = [(encode_1_0.VERSION, f"{urls.base}/v1")]
         if switches.advertise_0_3:
-            versions.append((card_0_3.VERSION, place.base))
+            versions.append((encode_0_3.VERSION, urls.base))
         interfaces = [
             {"url": url, "protocolBinding": binding, "protocolVersion": version}
             for version, url in versions
             for binding in BINDINGS
         ]
-        if place.grpc_port and switches.advertise_grpc:
-            grpc = {"url": place.grpc_authority, "protocolBinding": "GRPC", "protocolVersion": card_1_0.VERSION}
+        if urls.grpc_port and switches.advertise_grpc:
+            grpc = {"url": urls.grpc_authority, "protocolBinding": "GRPC", "protocolVersion": encode_1_0.VERSION}
             interfaces.append({**grpc, "tenant": agent.id})
         return interfaces
 
@@ -156,8 +169,8 @@ class GatewayCards:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one agent is reached by whoever asked for its card."""
+class _AgentUrls:
+    """The URLs of one agent, for the client that asked for its card."""
 
     url: str
     """The gateway's address."""
@@ -178,35 +191,17 @@ class _Place:
         return f"{urlsplit(self.url).scheme}://{self.grpc_authority}"
 
 
-DISCOVERY: Final = "discovery"
-LIST_PATH: Final = "/agents/list.json"
-REGISTERED_CARD: Final = f"/.well-known/agent-cards/{{{AGENT}}}"
-CARD_PATHS: Final = (
-    f"/agents/{{{AGENT}}}/.well-known/agent-card.json",
-    f"/agents/{{{AGENT}}}/v1/.well-known/agent-card.json",
-    REGISTERED_CARD,
-)
-EXTENDED_CARD_PATHS: Final = (
-    f"/agents/{{{AGENT}}}/v1/card",
-    f"/agents/{{{AGENT}}}/v1/extendedAgentCard",
-    f"/agents/{{{AGENT}}}/v1/{{{TENANT}}}/extendedAgentCard",
-)
-ORIGIN_CARD: Final = "/.well-known/agent-card.json"
-"""Where clients look that know nothing but the gateway's address."""
-_SUFFIX: Final = ".json"
-
-
 def is_discovery(path: str) -> bool:
-    """Whether a path only tells who is here, which may be public; the extended cards never are."""
+    """Return whether a path only lists agents and may be public; extended cards never are."""
     return path == LIST_PATH or path.startswith("/.well-known/agent-cards/") or path.endswith(ORIGIN_CARD)
 
 
 def discovery_dialect(cards: GatewayCards) -> Dialect:
-    """The paths that are about agents and not about what they do."""
+    """Return the dialect of the list, the cards, and the registration."""
 
     def card_of(agent: str, wire: WireRequest) -> Call[ListedAgent]:
         answer = partial(cards.answer, wire)
-        return Call(GetAgent(agent), partial(cards.body, version=""), _words_for(wire), answer=answer)
+        return Call(GetAgent(agent), partial(cards.body, version=""), _error_encoder(wire), answer=answer)
 
     def card(wire: WireRequest) -> Call[ListedAgent]:
         return card_of(wire.params[AGENT].removesuffix(_SUFFIX), wire)
@@ -214,15 +209,15 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
     def origin_card(wire: WireRequest) -> Call[ListedAgent] | WireAnswer:
         if cards.default_agent:
             return card_of(cards.default_agent, wire)
-        hint = "`default_agent` of gateway.toml names one; the others have theirs at /agents/NAME" + ORIGIN_CARD
-        error = RouteNotFound("this gateway has no default agent, whose card would be here", hint=hint)
+        hint = "set `default_agent` in gateway.toml; the card of an agent is at /agents/NAME" + ORIGIN_CARD
+        error = RouteNotFound("this gateway has no default agent, so it has no card here", hint=hint)
         return _refuse(wire, error)._replace(error=error.code)
 
     def extended_card(wire: WireRequest) -> Call[ListedAgent] | WireAnswer:
         try:
             asked_dialect(wire)
         except SynapseError as error:
-            # The public card has no version; reading the extended one is an operation, which has (1.0 §3.6.2).
+            # The public card has no version; reading the extended one is an operation, which has one (1.0 §3.6.2).
             return _refuse(wire, error)._replace(error=error.code)
         return card(wire)._replace(answer=partial(cards.extended_answer, wire))
 
@@ -237,27 +232,27 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
     return Dialect(name=DISCOVERY, routes=routes, encode_error=encode_error)
 
 
-def _words_for(wire: WireRequest) -> Callable[[SynapseError], WireAnswer]:
-    """Choose how an error about a card is told: in the version that the request names, else as the supervisor does."""
+def _error_encoder(wire: WireRequest) -> Callable[[SynapseError], WireAnswer]:
+    """Return the error encoder of the version that the request names, else that of the supervisor contract."""
     try:
-        return _WORDS[asked_dialect(wire)]
+        return _ERROR_ENCODERS[asked_dialect(wire)]
     except SynapseError:
-        return errors_1_0.encode_error
+        return encode_error_1_0
 
 
 def _refuse(wire: WireRequest, error: SynapseError) -> WireAnswer:
-    return _words_for(wire)(error)
+    return _error_encoder(wire)(error)
 
 
-_WORDS: Final[Mapping[str, Callable[[SynapseError], WireAnswer]]] = {
+_ERROR_ENCODERS: Final[Mapping[str, Callable[[SynapseError], WireAnswer]]] = {
     "": encode_error,
-    A2A_1_0: errors_1_0.encode_error,
-    A2A_0_3: errors_0_3.encode_error,
+    A2A_1_0: encode_error_1_0,
+    A2A_0_3: encode_error_0_3,
 }
 
 
 def status_dialect(me: AgentEntry) -> Dialect:
-    """What `synapse list` asks a gateway. Who is behind it is not told: some callers may know of some agents only."""
+    """Return the dialect that `synapse list` asks. It names no agents, because some callers may see only some."""
 
     def status(_wire: WireRequest) -> WireAnswer:
         fields = {"state": READY, "status": "IDLE", "agent_id": me.agent_id, "url": me.endpoint}
@@ -291,7 +286,7 @@ def _remove(wire: WireRequest) -> Call[ExternalAgent]:
 
 
 def _encode_list(agents: tuple[ListedAgent, ...]) -> bytes:
-    return proto_json.to_json(agent_list(agents))
+    return proto_json.to_json(encode_supervisor.agent_list(agents))
 
 
 def _encode_nothing(_removed: object) -> bytes:
@@ -299,5 +294,5 @@ def _encode_nothing(_removed: object) -> bytes:
 
 
 def _encode_listed(agent: ListedAgent) -> bytes:
-    listed: list[dict[str, Any]] = agent_list([agent])["agents"]
+    listed: list[dict[str, Any]] = encode_supervisor.agent_list([agent])["agents"]
     return proto_json.to_json(listed[0])

@@ -1,4 +1,6 @@
-"""The gateway's settings: `gateway.toml`, read strictly. A flag on the command line counts more than the file.
+"""The gateway's settings, read strictly from `gateway.toml`, and the port and socket it listens on.
+
+A flag on the command line overrides the file.
 
 port = 8000
 public_url = "https://agents.example.com"
@@ -7,12 +9,11 @@ public_url = "https://agents.example.com"
 id = "reviewer"
 profile = "claude"
 
-Where a gateway listens, and how it is found: its own folder beside the registry, because it is no agent.
+A gateway is not an agent: it is registered in a folder of its own beside the agents' registry.
 """
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,38 +21,37 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from synapse import __version__
 from synapse.auth.local import loopback_hosts
 from synapse.auth.settings import NOT_IN_FILES, AccessSettings, is_loopback, unknown_setting
 from synapse.config.settings import Settings
-from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, PortTaken
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
-from synapse.host.identity import NAME_RULE, HostIdentity, is_name, take_socket
-from synapse.registry.files import GATEWAY, FileRegistry, gateways, own_namespace, own_start_time
+from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket, new_entry
+from synapse.registry.files import GATEWAY, FileRegistry, gateways
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
 
 FILE: Final = "gateway.toml"
 PORT: Final = 8000
 GRPC_PORT: Final = 8001
-SCRIPTED: Final = "scripted"
+_EXTENSIONS: Final = "extensions"
+_ALL_INTERFACES: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared
 
 Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """One agent that the gateway is told about: how its card looks, and whether and how the gateway runs it."""
+    """One table under [[agents]]: what the agent's card shows, and whether and how the gateway runs it."""
 
     id: str
-    """Its name at the gateway, which is its given name."""
+    """Its name at the gateway, which is also its given name."""
     profile: str = ""
-    """Started in the background, and again whenever it ends; without one it is only described."""
+    """The profile to start in the background, and again when it ends; without one the gateway starts nothing."""
     driver: str = ""
-    """`scripted`: the gateway plays it itself, in its own process."""
+    """`scripted`: the gateway runs it in its own process."""
     script: str = ""
     arguments: tuple[str, ...] = ()
     working_dir: str = ""
@@ -61,10 +61,10 @@ class AgentConfig:
     advertise_0_3: bool = True
     advertise_supervisor: bool = True
     extensions: Extensions = ()
-    """The extensions of A2A that it declares at the gateway."""
+    """The A2A extensions that it declares at the gateway."""
     streaming: bool = True
     push_notifications: bool = True
-    """The capabilities of A2A that it has at the gateway."""
+    """Whether it has this A2A capability at the gateway; so does `streaming`."""
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -73,19 +73,19 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """The values in force."""
+    """The settings of a gateway."""
 
     host: str = LOOPBACK
     port: int = PORT
     grpc_port: int = GRPC_PORT
     public_url: str = ""
-    """The address under which others reach the gateway; its own one when empty."""
+    """The address under which clients reach the gateway; its own address when empty."""
     default_agent: str = ""
-    """Who is meant where a protocol names nobody (gRPC without a tenant)."""
+    """The agent for requests that name none, such as gRPC without a tenant."""
     public_discovery: bool = False
-    """Cards and the list of agents are shown to everybody."""
+    """Whether cards and the list of agents need no credentials."""
     public_metrics: bool = False
-    """The figures at /metrics are shown to everybody."""
+    """Whether /metrics needs no credentials."""
     allow_private_webhooks: bool = False
     no_auth: bool = False
     behind_proxy: bool = False
@@ -96,34 +96,28 @@ class GatewayConfig:
     cors: Table = field(default_factory=dict[str, Any])
 
     def agent(self, name: str) -> AgentConfig:
-        """What is said about an agent; the defaults for one that is not named."""
+        """Return the settings of an agent; the defaults for one that the file does not name."""
         return next((agent for agent in self.agents if agent.id == name), AgentConfig(id=name))
 
     @property
     def secret_variables(self) -> frozenset[str]:
-        """The environment variables that hold secrets of the gateway."""
+        """The names of environment variables that hold secrets of the gateway."""
         jwt = self.auth.get("jwt")
         variable = cast("Table", jwt).get("secret_env") if isinstance(jwt, dict) else None
         return frozenset({variable}) if isinstance(variable, str) else frozenset()
 
 
-_EXTENSIONS: Final = "extensions"
-
-
 def load_config(path: Path, flags: Mapping[str, object] | None = None) -> GatewayConfig:
-    """Read the file, if it is there; `flags` that are None do not count.
-
-    Raises InvalidSettings.
-    """
+    """Read the file, if it exists, and apply the `flags` that are not None. Raises InvalidSettings."""
     values = _from_file(path)
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     return _checked(GatewayConfig(**values), path)
 
 
 def require_file(path: Path) -> None:
-    """Raises InvalidSettings unless a file that was named is there."""
+    """Raises InvalidSettings unless the file exists."""
     if not path.is_file():
-        raise InvalidSettings(f"{path} is not there", hint="docs/howto/run-the-gateway.md shows an example")
+        raise InvalidSettings(f"{path} does not exist", hint="docs/howto/run-the-gateway.md shows an example")
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -147,9 +141,9 @@ def _agent(table: object, path: Path) -> AgentConfig:
     if not isinstance(table, dict) or not cast("dict[str, Any]", table).get("id"):
         raise InvalidSettings(f"{path}: an agent has no id", hint='id = "reviewer" is its name at the gateway')
     known = cast("dict[str, Any]", table)
-    place = f"{path}: agent '{known['id']}'"
-    extensions = read_extensions(known.pop(_EXTENSIONS, []), place, InvalidSettings)
-    agent = AgentConfig(**_values(AgentConfig, known, place, without=frozenset({_EXTENSIONS})), extensions=extensions)
+    where = f"{path}: agent '{known['id']}'"
+    extensions = read_extensions(known.pop(_EXTENSIONS, []), where, InvalidSettings)
+    agent = AgentConfig(**_values(AgentConfig, known, where, without=frozenset({_EXTENSIONS})), extensions=extensions)
     if not is_name(agent.id):
         raise InvalidSettings(f"{path}: '{agent.id}' cannot be an agent's id", hint=NAME_RULE)
     if agent.driver not in ("", SCRIPTED):
@@ -157,7 +151,7 @@ def _agent(table: object, path: Path) -> AgentConfig:
     if bool(agent.driver) != bool(agent.script):
         raise InvalidSettings(f"{path}: agent '{agent.id}': driver = \"scripted\" and script = FILE go together")
     if agent.driver and agent.profile:
-        raise InvalidSettings(f"{path}: agent '{agent.id}' has a profile and a driver; it can be run in one way only")
+        raise InvalidSettings(f"{path}: agent '{agent.id}' has a profile and a driver; choose one of them")
     folder = path.parent
     return replace(
         agent,
@@ -166,23 +160,19 @@ def _agent(table: object, path: Path) -> AgentConfig:
     )
 
 
-def _values(kind: type[Any], table: Table, place: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The values of a table, each of the type that the field of its name has."""
+def _values(kind: type[Any], table: Table, where: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the values of a table, each checked against the type of the field of its name."""
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in NOT_IN_FILES}
     kinds = {name: type_name for name, type_name in known.items() if name not in without}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in kinds:
-            raise unknown_setting(key, place, known)
+            raise unknown_setting(key, where, known)
         title, is_right = _TYPES[kinds[key]]
         if not is_right(value):
-            raise InvalidSettings(f"{place}: '{key}' must be {title}, not {value!r}")
-        values[key] = _frozen(value)
+            raise InvalidSettings(f"{where}: '{key}' must be {title}, not {value!r}")
+        values[key] = tuple(cast("list[object]", value)) if isinstance(value, list) else value
     return values
-
-
-def _frozen(value: object) -> object:
-    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 def _is_texts(value: object) -> bool:
@@ -213,74 +203,57 @@ def _checked(config: GatewayConfig, path: Path) -> GatewayConfig:
         address = urlsplit(config.public_url)
         if address.scheme not in ("http", "https") or not address.netloc or address.query or address.fragment:
             raise InvalidSettings(
-                f"the public URL '{config.public_url}' is no address", hint="such as https://agents.example.com"
+                f"the public URL '{config.public_url}' is not an address", hint="such as https://agents.example.com"
             )
     return replace(config, public_url=config.public_url.rstrip("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayPlan:
-    """What a gateway is started with."""
+    """Everything that a gateway is started with."""
 
     config: GatewayConfig
     access: AccessSettings
     settings: Settings
-    place: HostIdentity
+    identity: HostIdentity
 
 
-def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> HostIdentity:
-    """Take the port, and a Unix socket for this user's own commands.
-
-    Raises PortTaken or InvalidSettings.
-    """
+def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> HostIdentity:
+    """Listen on the port, and on a Unix socket for this user's commands. Raises PortTaken or InvalidSettings."""
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
-        raise _taken(config.port, gateways(settings.home)) from error
+        raise _port_taken(config.port, gateways(settings.home)) from error
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
-        unix = take_socket(agent_id, settings)
+        unix = listen_at_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise
-    entry = AgentEntry(
-        agent_id,
-        GATEWAY,
-        port=port,
-        pid=os.getpid(),
-        pid_started=own_start_time(),
-        pid_namespace=own_namespace(),
-        socket=str(unix.path),
-        endpoint=config.public_url or own_url(config.host, port, tls=tls),
-        working_dir=str(Path.cwd()),
-        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        version=__version__,
-    )
+    entry = new_entry(agent_id, GATEWAY, clock, endpoint=config.public_url or own_url(config.host, port, tls=tls))
+    entry.port, entry.socket = port, str(unix.path)
     return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 
-def _taken(port: int, known: FileRegistry) -> PortTaken:
+def _port_taken(port: int, known: FileRegistry) -> PortTaken:
     if any(entry.port == port for entry in known.entries()):
         return PortTaken(
-            f"port {port} is taken by a gateway that runs already",
-            hint="`synapse stop gateway` ends it; a second one needs another --port and --grpc-port",
+            f"port {port} is taken by a running gateway",
+            hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
         )
     return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
 
 
 def own_url(host: str, port: int, *, tls: bool) -> str:
-    """The address of a gateway that was given no public one."""
+    """Return the address of a gateway without `public_url`."""
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
 
 
 def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
-    """What a gateway calls itself in its cards; a public address that was given counts alone."""
+    """Return the addresses for a gateway's cards; `public_url` alone when it is set."""
     if config.public_url:
         return Addresses(url)
-    everywhere = config.host in _EVERYWHERE
-    own = loopback_hosts(port) if everywhere or is_loopback(config.host) else frozenset({f"{config.host}:{port}"})
+    is_everywhere = config.host in _ALL_INTERFACES
+    own = loopback_hosts(port) if is_everywhere or is_loopback(config.host) else frozenset({f"{config.host}:{port}"})
     return Addresses(url, own, behind_proxy=config.behind_proxy)
-
-
-_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared

@@ -1,11 +1,10 @@
-"""The agents that have hosts of their own, as a gateway sees them: who is in the registry, asked by a HostClient.
+"""The agents behind a gateway: finds them by name, and sends requests to them.
 
-Who can be asked at a gateway, under which name, and how each is asked.
+    host         an agent in a process of its own, found in the registry and called over its Unix socket
+    in-process   an agent that the gateway runs in its own process; see `gateway.in_process`
 
-host       an agent's own process, found in the registry, asked over its Unix socket
-resident   an agent that the gateway runs itself, in its own process
-
-An agent's name here is its given name, else its agent id. Agents come and go: whoever asks is told who is here now.
+An agent is known here by its given name, or by its agent id when it has none. Agents come and go: `refresh` updates the
+directory.
 """
 
 from __future__ import annotations
@@ -24,8 +23,73 @@ from synapse.core.task import Task
 from synapse.registry.local import LocalRegistry
 
 
+class AgentHosts(Protocol):
+    """The part of `core.registry.HostClient` that the directory uses."""
+
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
+        """Raises a SynapseError."""
+        ...
+
+    async def status(self, agent: AgentEntry, /) -> AgentStatus:
+        """Raises AgentNotResponding."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayAgent:
+    """One agent behind a gateway."""
+
+    entry: AgentEntry
+    hosts: AgentHosts = field(repr=False)
+    """Sends requests to the process that runs it."""
+    title: str = ""
+    """Its display name; empty when the entry has all there is."""
+    description: str = ""
+    input_modes: tuple[str, ...] = ()
+    """The media types that it accepts according to its own card; empty when `entry.takes` applies."""
+    output_modes: tuple[str, ...] = ()
+    extensions: Extensions = ()
+    """The A2A extensions that it declares itself."""
+
+    @property
+    def name(self) -> str:
+        return gateway_name(self.entry)
+
+    async def command(self, request: HostCommand, caller: Caller) -> CommandResult:
+        """Run `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
+        return await self.hosts.command(self.entry, request, caller)
+
+    async def state(self) -> str:
+        """Return the agent's state, one of `core.agent.AGENT_STATES`; EXITED when its process does not answer."""
+        try:
+            return (await self.hosts.status(self.entry)).state
+        except AgentNotResponding:
+            return EXITED
+
+
+def gateway_name(entry: AgentEntry) -> str:
+    """Return the name of an agent at the gateway."""
+    return entry.name or entry.agent_id
+
+
+class AgentSource(Protocol):
+    """Provides some of the directory's agents."""
+
+    async def refresh(self) -> None:
+        """Update the agents. Raises OSError."""
+        ...
+
+    def is_current(self) -> bool:
+        """Return whether `refresh` would change nothing. Does not block."""
+        ...
+
+    def __call__(self) -> Iterable[GatewayAgent]:
+        """Return the agents as of the last `refresh`. Does not block."""
+        ...
+
+
 class LocalAgents:
-    """Implements `AgentSource` over the registry. Agents that live in the gateway `me` itself are left out."""
+    """AgentSource over the registry. It leaves out the agents that run in the gateway `me` itself."""
 
     def __init__(self, registry: LocalRegistry, hosts: AgentHosts, *, me: str) -> None:
         self._me = me
@@ -39,7 +103,11 @@ class LocalAgents:
         entries = await self._registry.agents()
         if entries is not self._entries:
             self._entries = entries
-            self._agents = tuple(self._agent(entry) for entry in entries if entry.gateway != self._me)
+            self._agents = tuple(
+                GatewayAgent(entry=entry, hosts=self._hosts, extensions=from_text(entry.extensions))
+                for entry in entries
+                if entry.gateway != self._me
+            )
 
     def is_current(self) -> bool:
         return self._registry.is_fresh() and self._registry.latest is self._entries
@@ -47,80 +115,12 @@ class LocalAgents:
     def __call__(self) -> tuple[GatewayAgent, ...]:
         return self._agents
 
-    def _agent(self, entry: AgentEntry) -> GatewayAgent:
-        return GatewayAgent(entry=entry, hosts=self._hosts, extensions=from_text(entry.extensions))
-
-
-class AgentHosts(Protocol):
-    """The part of `core.registry.HostClient` that a gateway's directory uses."""
-
-    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
-        """Raises a SynapseError."""
-        ...
-
-    async def status(self, agent: AgentEntry, /) -> AgentStatus:
-        """Raises AgentNotResponding."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayAgent:
-    """One agent as a gateway knows it."""
-
-    entry: AgentEntry
-    hosts: AgentHosts = field(repr=False)
-    """Asks the process that runs it."""
-    title: str = ""
-    """Its name for people; empty when its entry says all."""
-    description: str = ""
-    input_modes: tuple[str, ...] = ()
-    """The media types of what it takes, in the words of its own card; empty when its entry says all."""
-    output_modes: tuple[str, ...] = ()
-    extensions: Extensions = ()
-    """The extensions of A2A that it declares itself."""
-
-    @property
-    def name(self) -> str:
-        return gateway_name(self.entry)
-
-    async def command(self, request: HostCommand, caller: Caller) -> CommandResult:
-        """Let the agent's owner do `request` on behalf of `caller`. Raises a SynapseError."""
-        return await self.hosts.command(self.entry, request, caller)
-
-    async def state(self) -> str:
-        """Return what the agent does now, one of AGENT_STATES in `core.agent`; EXITED when nobody answers for it."""
-        try:
-            return (await self.hosts.status(self.entry)).state
-        except AgentNotResponding:
-            return EXITED
-
-
-def gateway_name(entry: AgentEntry) -> str:
-    """What an agent is called at the gateway."""
-    return entry.name or entry.agent_id
-
-
-class AgentSource(Protocol):
-    """Some agents that are here."""
-
-    async def refresh(self) -> None:
-        """Find out who is here now. Raises OSError."""
-        ...
-
-    def is_current(self) -> bool:
-        """Whether a `refresh` would find nothing new; never waits."""
-        ...
-
-    def __call__(self) -> Iterable[GatewayAgent]:
-        """Return who was here at the last `refresh`; never waits."""
-        ...
-
 
 class GatewayDirectory:
-    """Finds agents. Of two with the same name the one of the earlier source counts.
+    """Finds agents by name. Of two agents with one name, the agent of the earlier source wins.
 
-    It answers from what the last `refresh` has found: whoever handles a request refreshes first, and the answer is
-    then worded without waiting.
+    It answers from the last `refresh`: the handler of a request refreshes first, so that encoding the answer does not
+    have to wait.
     """
 
     def __init__(
@@ -129,24 +129,24 @@ class GatewayDirectory:
         extensions: Mapping[str, Extensions] | None = None,
         lacks: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """`extensions` are those that agents of these names declare here, whatever they declare themselves, and
-        `lacks` the capabilities that are switched off for them here.
+        """`extensions` and `lacks`, by agent name, add to what the agents declare themselves: A2A extensions, and
+        capabilities that are switched off.
         """
         self._sources = sources
         self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
 
     async def refresh(self) -> None:
-        """Find out who is here now. Raises OSError."""
+        """Update all sources. Raises OSError."""
         for source in self._sources:
             await source.refresh()
 
     def is_current(self) -> bool:
-        """Whether a `refresh` would find nothing new; never waits."""
+        """Return whether `refresh` would change nothing. Does not block."""
         return all(source.is_current() for source in self._sources)
 
     def agents(self) -> tuple[GatewayAgent, ...]:
-        """Everybody who is here, by name."""
+        """Return all agents, sorted by name."""
         found: dict[str, GatewayAgent] = {}
         for source in self._sources:
             for agent in source():
@@ -154,29 +154,29 @@ class GatewayDirectory:
         return tuple(found[name] for name in sorted(found))
 
     def find(self, name: str) -> GatewayAgent | None:
-        """The agent of that name, if it is here."""
+        """Return the agent of that name, or None."""
         return next((agent for source in self._sources for agent in source() if agent.name == name), None)
 
     def extensions_of(self, name: str) -> Extensions:
-        """The extensions of A2A that the agent of that name declares here."""
+        """Return the A2A extensions of an agent, its own and those that the gateway adds."""
         here = self.find(name)
         return joined(self._extensions.get(name, ()), here.extensions if here is not None else ())
 
     def lacks_of(self, name: str) -> frozenset[str]:
-        """The capabilities of A2A that the agent of that name has not, here or anywhere."""
+        """Return the A2A capabilities that an agent lacks, at the gateway or altogether."""
         here = self.find(name)
         return frozenset((*self._lacks.get(name, ()), *(here.entry.lacks.split() if here is not None else ())))
 
     def owner(self, task: Task) -> GatewayAgent | None:
-        """The agent whose task it is, if it is here."""
+        """Return the running agent that owns the task, or None."""
         return next((agent for source in self._sources for agent in source() if agent.entry.inbox == task.inbox), None)
 
     def name_of(self, task: Task) -> str:
-        """What the agent of a task is called here, also when it is gone."""
+        """Return the name of a task's agent, also when the agent does not run."""
         owner = self.owner(task)
         return owner.name if owner is not None else left_name(task)
 
 
 def left_name(task: Task) -> str:
-    """The name of an agent that is gone, as far as its task tells: an inbox with a folder in it is no given name."""
+    """Return the name of a stopped agent from one of its tasks; an inbox with a folder in it is not a given name."""
     return task.agent_id if "@" in task.inbox else task.inbox

@@ -27,25 +27,25 @@ _VERBOSITY: Final = "GRPC_VERBOSITY"
 _PEER: Final = re.compile(r"ipv[46]:\[?(?P<host>[^\]]+?)\]?:(?P<port>\d+)")
 
 
-class GrpcDoor:
-    """The second port of a gateway. It is taken when this is made, which has to be in the event loop."""
+class GatewayGrpc:
+    """The gRPC server of a gateway. The constructor binds its port, and has to run in the event loop."""
 
-    def __init__(  # noqa: PLR0913 - what is served, and to whom
+    def __init__(  # noqa: PLR0913 - the service, its limits, and who may call it
         self,
         config: GatewayConfig,
         access: AccessSettings,
         *,
         service: Handler,
-        gate: GatewayAuth,
+        auth: GatewayAuth,
         admitted: Callable[[Caller | Awaitable[Caller]], Caller | Awaitable[Caller]] = lambda caller: caller,
         public_url: str,
         max_message_bytes: int,
     ) -> None:
-        """`admitted` may put off whoever the gate admits. Raises PortTaken."""
-        self._gate = gate
+        """`admitted` runs between authentication and the request. Raises PortTaken."""
+        self._auth = auth
         self._admitted = admitted
         self._host = "127.0.0.1" if config.host == "localhost" else config.host
-        with _quietly():
+        with _silenced():
             from synapse.server.grpc_server import GrpcLimits, GrpcServer  # noqa: PLC0415 - a tenth of a second
 
             self.server: GrpcServer = GrpcServer(
@@ -54,50 +54,52 @@ class GrpcDoor:
                 default_agent=config.default_agent,
                 limits=GrpcLimits(max_message_bytes=max_message_bytes, max_connections=max(4, open_file_limit() // 4)),
             )
-        # Whoever takes any free port for HTTP means the same for gRPC.
-        wished = 0 if (config.port, config.grpc_port) == (0, GRPC_PORT) else config.grpc_port
-        self.port = self.server.bind(self._host, wished, tls=_pair(access))
+        # `--port 0`, any free port, applies to gRPC too.
+        wanted = 0 if (config.port, config.grpc_port) == (0, GRPC_PORT) else config.grpc_port
+        self.port = self.server.bind(self._host, wanted, tls=_key_pair(access))
         self.url = f"{urlsplit(public_url).hostname}:{self.port}"
-        """Where clients find it: 1.0.1 wants host and port, without a scheme."""
+        """Its address for clients: A2A 1.0.1 wants host and port, without a scheme."""
 
     def offer(self, dialects: Mapping[str, Dialect]) -> None:
-        """Serve the dialects that gRPC has words for."""
+        """Serve the dialects that gRPC defines."""
         from synapse.server.grpc_methods import current_service, former_service  # noqa: PLC0415 - see above
 
         self.server.offer(current_service(dialects[A2A_1_0]), former_service(dialects[A2A_0_3], MOUNT))
 
     def _admit(self, headers: GrpcHeaders, path: str, peer: str) -> Caller | Awaitable[Caller]:
-        """The same rules as for HTTP. gRPC tells no connection, so its owner is found by the two addresses."""
+        """Apply the rules of HTTP. gRPC does not expose the connection, so the two addresses identify its owner."""
         host, port = _address(peer)
         owner = NOBODY
         if host == self._host and ":" not in host:
             owner = Peer(via_socket=False, uid=owner_of((host, port), (self._host, self.port)))
-        return self._admitted(self._gate.admit_headers(headers, path=path, peer=host, owner=owner))
+        return self._admitted(self._auth.admit_headers(headers, path=path, peer=host, owner=owner))
 
 
 @contextmanager
-def _quietly() -> Generator[None]:
-    """gRPC writes lines of its own to stderr, such as one about each agent that the gateway starts. It listens to the
-    environment only, and only when it is loaded; what the gateway starts afterwards must not find our wish there.
+def _silenced() -> Generator[None]:
+    """Silence gRPC, which writes lines to stderr, such as one for each agent that the gateway starts.
+
+    It reads the setting only from the environment, and only when it is loaded. Agents that the gateway starts later
+    must not inherit the setting.
     """
-    wished = _VERBOSITY not in os.environ
-    if wished:
+    is_unset = _VERBOSITY not in os.environ
+    if is_unset:
         os.environ[_VERBOSITY] = "NONE"
     try:
         yield
     finally:
-        if wished:
+        if is_unset:
             del os.environ[_VERBOSITY]
 
 
 def _address(peer: str) -> tuple[str, int]:
-    """From `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    """Parse `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     found = _PEER.fullmatch(unquote(peer))
     return (found["host"], int(found["port"])) if found else (peer, 0)
 
 
-def _pair(access: AccessSettings) -> tuple[bytes, bytes] | None:
-    """The key and the certificate, which were checked when HTTP took them."""
+def _key_pair(access: AccessSettings) -> tuple[bytes, bytes] | None:
+    """Return the key and the certificate, which `tls_context` has checked for HTTP."""
     if access.tls_cert is None or access.tls_key is None:
         return None
     return access.tls_key.read_bytes(), access.tls_cert.read_bytes()

@@ -1,11 +1,10 @@
-"""Agents that a gateway runs in its own process: any driver, with the same parts around it as in a host.
+"""Agents that a gateway runs in its own process, with any driver and the AgentRuntime that a host uses.
 
-started: the inbox is taken, what was left is taken over ─► asked ─► its driver ends, or it is told to stop
+    start: lease acquired, unfinished tasks recovered ─► serves requests ─► its driver ends, or `stop` is called
 
-How this user's own commands reach an agent inside a gateway: by a socket and a registry entry, like a host's.
-
-Only agents that the user has named have a door: a stranger with a key who registers an agent must not come between the
-user and whoever a message was meant for.
+An in-process agent can have a socket and a registry entry, as a host has, so that this user's commands reach it. Only
+agents that the user named get one: an agent that was registered with a key must not receive messages that the user
+means for another agent.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Final
 
-from synapse import __version__
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
@@ -33,9 +30,8 @@ from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
-from synapse.host.identity import check_name, leave_inbox, take_inbox, take_socket
+from synapse.host.identity import acquire_inbox, check_name, listen_at_socket, new_entry, release_inbox
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.files import own_namespace, own_start_time
 from synapse.registry.local import LocalRegistry
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
@@ -46,21 +42,17 @@ from synapse.tasks.service import AgentTasks
 log = logging.getLogger(__name__)
 
 _GATEWAY: Final = Caller(via_socket=True)
-"""Who asks a resident: the gateway itself, as if over the socket of a host."""
+"""The caller of an in-process agent: the gateway itself, as if over the socket of a host."""
+_GRACE_SECONDS: Final = 1
 
-
-OpenDoor = Callable[[AgentEntry, RunningAgent, AgentTasks], AbstractAsyncContextManager[None]]
-"""Lets this user's own commands in for a while; see `runtime.resident_door`."""
-
-
-def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: AgentTasks) -> AbstractAsyncContextManager[None]:
-    return nullcontext()
+OpenSocket = Callable[[AgentEntry, RunningAgent, AgentTasks], AbstractAsyncContextManager[None]]
+"""Serves an agent on a socket for the length of a block; see `InProcessSockets.open`."""
 
 
 class InProcessAgent:
-    """One agent in this process, from `start` to `stop`."""
+    """One agent in this process, from `start` to `stop`. Implements the directory's `AgentHosts` for itself."""
 
-    def __init__(  # noqa: PLR0913 - the agent, and all that its parts need
+    def __init__(  # noqa: PLR0913 - the agent, and what AgentRuntime needs
         self,
         entry: AgentEntry,
         agent: RunningAgent,
@@ -69,13 +61,13 @@ class InProcessAgent:
         registry: LocalRegistry,
         hosts: HostClient,
         settings: Settings,
-        open_door: OpenDoor | None = None,
+        open_socket: OpenSocket | None = None,
     ) -> None:
         self.entry = entry
         entry.takes = agent.acceptance.as_text
         entry.extensions = to_text(agent.extensions)
         entry.lacks = " ".join(agent.lacks)
-        self._open_door = open_door or _no_door
+        self._open_socket = open_socket
         self._agent = agent
         self._store = store
         self._registry = registry
@@ -86,8 +78,8 @@ class InProcessAgent:
         self._running: asyncio.Task[None] | None = None
 
     @property
-    def is_here(self) -> bool:
-        """Whether it can be asked."""
+    def is_running(self) -> bool:
+        """Whether it serves requests."""
         return self._service is not None
 
     def as_agent(self) -> GatewayAgent:
@@ -102,13 +94,10 @@ class InProcessAgent:
         )
 
     async def start(self) -> None:
-        """Return when it can be asked.
-
-        Raises NameTaken when another agent has the name, and StoreFailed.
-        """
-        lease = await take_inbox(self.entry, self._store, self._registry)
+        """Return when the agent serves requests. Raises NameTaken when another agent has the name, and StoreFailed."""
+        lease = await acquire_inbox(self.entry, self._store, self._registry)
         try:
-            parts = AgentRuntime(
+            runtime = AgentRuntime(
                 self.entry,
                 self._agent,
                 store=self._store,
@@ -117,122 +106,110 @@ class InProcessAgent:
                 hosts=self._hosts,
                 settings=self._settings,
             )
-            left = await parts.left()
+            plan = await runtime.plan_recovery()
             started = asyncio.Event()
-            self._running = asyncio.create_task(self._run(parts, lease, started))
+            self._running = asyncio.create_task(self._run(runtime, lease, started))
             await started.wait()
-            await parts.resume(left)
+            await runtime.resume(plan)
         except BaseException:
             await self.stop()
-            await leave_inbox(lease, self._store)
+            await release_inbox(lease, self._store)
             raise
 
     async def retire(self) -> None:
-        """End what only it could go on with: there will be no next start."""
+        """Cancel work that only this agent could resume. Called before `stop` when the agent is removed for good."""
         await self._agent.retire()
 
     async def stop(self) -> None:
-        """End it; what waits in its queue waits for its next start."""
+        """Stop the agent. Messages in its queue stay there for its next start."""
         self._stopping.set()
         if self._running is not None:
             await asyncio.wait({self._running})
 
-    async def _run(self, parts: AgentRuntime, lease: Lease, started: asyncio.Event) -> None:
+    async def _run(self, runtime: AgentRuntime, lease: Lease, started: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                jobs = parts.start(group)
-                self._service = parts.service
-                async with self._open_door(self.entry, self._agent, parts.service):
+                jobs = runtime.start(group)
+                self._service = runtime.service
+                open_socket = self._open_socket
+                socket = open_socket(self.entry, self._agent, runtime.service) if open_socket else nullcontext()
+                async with socket:
                     started.set()
-                    told = asyncio.ensure_future(self._stopping.wait())
-                    replaced = asyncio.ensure_future(parts.lease_lost())
-                    await asyncio.wait({jobs[0], told, replaced}, return_when=asyncio.FIRST_COMPLETED)
-                    told.cancel()
+                    stopping = asyncio.ensure_future(self._stopping.wait())
+                    replaced = asyncio.ensure_future(runtime.lease_lost())
+                    await asyncio.wait({jobs[0], stopping, replaced}, return_when=asyncio.FIRST_COMPLETED)
+                    stopping.cancel()
                     replaced.cancel()
                 self._service = None
                 await self._agent.stop()
-                await parts.say_farewell()
+                await runtime.finish()
                 for job in jobs:
                     job.cancel()
         except ExceptionGroup:
-            # One agent's defect is not the end of the others.
+            # A defect of one agent must not stop the others.
             log.exception("resident_failed", extra={"agent": self.entry.agent_id})
         finally:
             self._service = None
             started.set()
-            await leave_inbox(lease, self._store)
+            await release_inbox(lease, self._store)
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
-        """Do what a host does that is sent a command; see `core.registry.HostClient`."""
+        """Run a command as a host would; see `core.registry.HostClient.command`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         return await self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
-        """Return what the agent does now."""
+        """Return the agent's status."""
         return self._agent.driver.view().status
 
 
 class InProcessAgents:
-    """The agents of this process, by name. Implements `AgentSource`."""
+    """The agents of this process, by name. Implements the directory's `AgentSource`."""
 
     def __init__(self) -> None:
-        self._residents: dict[str, InProcessAgent] = {}
+        self._agents: dict[str, InProcessAgent] = {}
 
     async def refresh(self) -> None:
-        """Who is here is known at any moment."""
+        """Do nothing: the agents are always up to date."""
 
     def is_current(self) -> bool:
         return True
 
     def __call__(self) -> Sequence[GatewayAgent]:
-        return [resident.as_agent() for resident in self._residents.values() if resident.is_here]
+        return [agent.as_agent() for agent in self._agents.values() if agent.is_running]
 
-    async def add(self, resident: InProcessAgent) -> None:
-        """Start it, and show it. Raises what `InProcessAgent.start` raises."""
-        await resident.start()
-        self._residents[resident.entry.name] = resident
+    async def add(self, agent: InProcessAgent) -> None:
+        """Start an agent and list it. Raises what `InProcessAgent.start` raises."""
+        await agent.start()
+        self._agents[agent.entry.name] = agent
 
     async def remove(self, name: str) -> bool:
-        """Stop the resident of that name; False when there is none."""
-        resident = self._residents.pop(name, None)
-        if resident is not None:
-            await resident.stop()
-        return resident is not None
+        """Stop the agent of that name. Returns False when there is none."""
+        agent = self._agents.pop(name, None)
+        if agent is not None:
+            await agent.stop()
+        return agent is not None
 
     async def retire(self, name: str) -> None:
-        """Stop the resident of that name for good: what it works on is canceled."""
-        if name in self._residents:
-            await self._residents[name].retire()
+        """Stop the agent of that name for good, and cancel its work."""
+        if name in self._agents:
+            await self._agents[name].retire()
             await self.remove(name)
 
     async def stop(self) -> None:
-        """Stop all."""
-        await asyncio.gather(*(resident.stop() for resident in self._residents.values()))
-        self._residents.clear()
+        """Stop all agents."""
+        await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
+        self._agents.clear()
 
 
-def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = "") -> AgentEntry:
-    """The identity of an agent that lives in this process and is asked under `name`."""
-    return AgentEntry(
-        name,
-        agent_type,
-        name=name,
-        pid=os.getpid(),
-        pid_started=own_start_time(),
-        pid_namespace=own_namespace(),
-        endpoint=endpoint,
-        working_dir=str(Path.cwd()),
-        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        version=__version__,
-    )
-
-
-GRACE_SECONDS = 1
+def in_process_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = "") -> AgentEntry:
+    """Return the registry entry of an in-process agent called `name`."""
+    return new_entry(name, agent_type, clock, name=name, endpoint=endpoint)
 
 
 class InProcessSockets:
-    """The doors of one gateway's residents; `gateway` is its own entry."""
+    """Opens the sockets of a gateway's in-process agents; `gateway` is the gateway's own entry."""
 
     def __init__(self, gateway: AgentEntry, registry: LocalRegistry, settings: Settings) -> None:
         self._gateway = gateway
@@ -242,12 +219,12 @@ class InProcessSockets:
 
     @property
     def gateway(self) -> str:
-        """Whose they are, as their entries say it."""
+        """The gateway's agent id, which the entries of its agents name."""
         return self._gateway.agent_id
 
     @asynccontextmanager
     async def open(self, entry: AgentEntry, agent: RunningAgent, service: Handler) -> AsyncGenerator[None]:
-        """Let commands in until the end of the block. An agent that cannot have a door lives without."""
+        """Serve and list an agent until the end of the block; without a socket when it cannot have one."""
         try:
             listener = await asyncio.to_thread(self._listen, entry)
         except SynapseError as error:
@@ -261,7 +238,7 @@ class InProcessSockets:
         keeping = asyncio.create_task(server.keep_in_place(listener))
         try:
             await server.wait_started()
-            # Only now: whoever sees the entry may send.
+            # Only now, because commands send as soon as they see the entry.
             await self._registry.publish(entry)
             self._open.append(entry)
             yield
@@ -274,19 +251,19 @@ class InProcessSockets:
             listener.close()
 
     async def restore(self) -> None:
-        """Write the entries again whose files are lost. Raises OSError."""
+        """Write registry entries again whose files were removed. Raises OSError."""
         for entry in tuple(self._open):
             if await self._registry.find(entry.agent_id) is None and entry in self._open:
                 await self._registry.publish(entry)
 
     def _listen(self, entry: AgentEntry) -> UnixListener:
-        """Raises InvalidRequest for a name that means others on a command line; PortTaken or InvalidSettings."""
+        """Raises InvalidRequest for a name that means other agents to commands, PortTaken or InvalidSettings."""
         check_name(entry.name, self._settings)
-        return take_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
+        return listen_at_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
 
     def _server(self, entry: AgentEntry, agent: RunningAgent, service: Handler, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
-        gate = LocalAuth(
+        auth = LocalAuth(
             uid=os.getuid(),
             hosts=loopback_hosts(self._gateway.port),
             entries=lambda: self._registry.latest,
@@ -295,8 +272,8 @@ class InProcessSockets:
         app = HttpApp(
             service,
             dialects,
-            admit=LocalAdmission(gate, self._registry.agents),
+            admit=LocalAdmission(auth, self._registry.agents),
             choose=DialectChoice(dialects),
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
         )
-        return Server(app, [listener.socket], grace_seconds=GRACE_SECONDS)
+        return Server(app, [listener.socket], grace_seconds=_GRACE_SECONDS)

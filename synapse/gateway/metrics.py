@@ -1,16 +1,11 @@
-"""What a gateway counts, in the format of Prometheus. The registry is our own: nothing of the process comes with it.
+"""The metrics of a gateway, in the Prometheus text format.
 
 synapse_requests_total{dialect,outcome}        synapse_request_seconds{dialect}
 synapse_agents{state}                          synapse_messages_waiting{agent}, synapse_tasks_working{agent}
 synapse_delivery_seconds{agent,step}           synapse_notifications{state}
 
-Takes the figures of a gateway: from its directory, the store and the log. Nothing is counted while nobody asks.
-
-How long messages take, read from the log that all agents share: from queued to submitted, started and answered.
-
-Whoever asks is told what was recorded since the last time. Nothing is read while nobody asks.
-
-A Handler that reports its requests to the metrics, for what does not come over HTTP: gRPC, WebSocket messages.
+Requests are counted as they are answered. Everything else is collected for each scrape: from the directory, the store,
+and the part of the log that was written since the previous scrape. Between scrapes nothing is read.
 """
 
 from __future__ import annotations
@@ -44,12 +39,24 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 OK: Final = "ok"
-_QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_SLOW: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_DELIVERY_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_WAITING: Final = frozenset({TaskState.SUBMITTED})
+_WORKING: Final = frozenset({TaskState.WORKING})
+_PAGE: Final = 500
+_MAX_PAGES: Final = 20
+"""How many pages of the log one scrape reads; the next scrape reads on."""
+_MAX_TASKS: Final = 10_000
+_STEPS: Final = frozenset({ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED, ReceiptStep.ANSWERED})
+
+R = TypeVar("R")
 
 
 class Metrics:
-    """Counts requests as they come, and writes everything down when asked."""
+    """Counts requests, and renders all metrics.
+
+    Its registry is its own, so that the default metrics of the process are not shown.
+    """
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
@@ -61,7 +68,7 @@ class Metrics:
             "synapse_request_seconds",
             "How long requests took that were no streams",
             ["dialect"],
-            buckets=_QUICK,
+            buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
         self._agents = Gauge("synapse_agents", "Agents, by what they do", ["state"], registry=registry)
@@ -71,7 +78,7 @@ class Metrics:
             "synapse_delivery_seconds",
             "How long after it was queued a message was submitted, started and answered",
             ["agent", "step"],
-            buckets=_SLOW,
+            buckets=_DELIVERY_BUCKETS,
             registry=registry,
         )
         self._notifications = Gauge(
@@ -80,7 +87,7 @@ class Metrics:
         Gauge("synapse_gateway_info", "The gateway", ["version"], registry=registry).labels(__version__).set(1)
 
     def count(self, exchange: Exchange) -> None:
-        """Note one request that was answered, and tell the log."""
+        """Count an answered request, and log it."""
         outcome = exchange.error or OK
         self._requests.labels(exchange.dialect, outcome).inc()
         if not exchange.is_stream:
@@ -89,55 +96,51 @@ class Metrics:
             facts = {"method": exchange.method, "path": exchange.path, "dialect": exchange.dialect, "outcome": outcome}
             log.debug("request_answered", extra={**facts, "ms": round(exchange.seconds * 1000, 1)})
 
-    def text(self, figures: MetricsSnapshot) -> bytes:
-        """Everything, with these figures."""
-        _set(self._agents, dict.fromkeys(AGENT_STATES, 0) | dict(figures.agents))
-        _set(self._waiting, figures.waiting)
-        _set(self._working, figures.working)
-        counted = {state.value: figures.notifications.get(state, 0) for state in DeliveryState}
+    def text(self, snapshot: MetricsSnapshot) -> bytes:
+        """Return all metrics as text, with the values of `snapshot`."""
+        _set(self._agents, dict.fromkeys(AGENT_STATES, 0) | dict(snapshot.agents))
+        _set(self._waiting, snapshot.waiting)
+        _set(self._working, snapshot.working)
+        counted = {state.value: snapshot.notifications.get(state, 0) for state in DeliveryState}
         _set(self._notifications, counted)
-        for one in figures.delivered:
+        for one in snapshot.delivered:
             self._deliveries.labels(one.agent, one.step).observe(one.seconds)
         return generate_latest(self._registry)
 
 
 def _set(gauge: Gauge, values: Mapping[str, int]) -> None:
-    # An agent that has left is not shown with its last figures for ever.
+    # Otherwise an agent that has left would be shown with its last values for ever.
     gauge.clear()
     for label, value in values.items():
         gauge.labels(label).set(value)
 
 
-_WAITING: Final = frozenset({TaskState.SUBMITTED})
-_WORKING: Final = frozenset({TaskState.WORKING})
-
-
 class MetricsCollector:
-    """Counts."""
+    """Collects the metrics of a gateway that are not counted as they happen."""
 
     def __init__(self, directory: GatewayDirectory, store: TaskStore) -> None:
         self._directory = directory
         self._store = store
         self._times = DeliveryTimes(store)
-        self._taking = asyncio.Lock()
+        self._collecting = asyncio.Lock()
 
-    async def take(self, caller: Caller) -> MetricsSnapshot:
-        """The figures now.
+    async def collect(self, caller: Caller) -> MetricsSnapshot:
+        """Return the current metrics.
 
         Raises:
-            Forbidden: the caller is one for some agents only, and these figures are about all.
-            StoreFailed: they cannot be read.
+            Forbidden: the caller may use some agents only, and the metrics cover all of them.
+            StoreFailed: the store cannot be read.
         """
         if caller.agents is not None:
             raise Forbidden(
-                "these credentials are for some agents only, and the figures are about all",
+                "these credentials are for some agents only, and the metrics cover all agents",
                 hint="`synapse keys create NAME --actions read` makes a key for all agents",
             )
-        async with self._taking:
+        async with self._collecting:
             agents = self._directory.agents()
             states = await asyncio.gather(*(agent.state() for agent in agents))
             names = {agent.entry.agent_id: agent.name for agent in agents}
-            delivered = await self._times.since_last_time()
+            delivered = await self._times.read_new()
             return MetricsSnapshot(
                 agents=Tally(states),
                 waiting=await self._tasks(agents, _WAITING),
@@ -152,40 +155,33 @@ class MetricsCollector:
         return {agent.name: page.total for agent, page in zip(agents, pages, strict=True)}
 
 
-_PAGE: Final = 500
-_MOST_PAGES: Final = 20
-"""What is read at once; the rest is told to whoever asks next."""
-_MOST_TASKS: Final = 10_000
-_STEPS: Final = frozenset({ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED, ReceiptStep.ANSWERED})
-
-
 class DeliveryTimes:
-    """Reads the log from its end as it is at the first question."""
+    """Measures how long messages take from queued to submitted, started and answered, from the log of all agents."""
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
         self._seq: int | None = None
         self._queued: dict[TaskId, tuple[str, datetime]] = {}
 
-    async def since_last_time(self) -> tuple[Delivered, ...]:
-        """What has come further meanwhile; messages that were queued before the first question are left out.
+    async def read_new(self) -> tuple[Delivered, ...]:
+        """Return the steps recorded since the previous call. Raises StoreFailed.
 
-        Raises StoreFailed.
+        The first call returns nothing; messages that were queued before it are never measured.
         """
         if self._seq is None:
             self._seq = await self._store.last_seq()
             return ()
-        told: list[Delivered] = []
-        for _ in range(_MOST_PAGES):
+        steps: list[Delivered] = []
+        for _ in range(_MAX_PAGES):
             page = await self._store.read_after(self._seq, limit=_PAGE)
             for recorded in page:
-                told += self._took(recorded.event)
+                steps += self._measure(recorded.event)
                 self._seq = recorded.seq
             if len(page) < _PAGE:
                 break
-        return tuple(told)
+        return tuple(steps)
 
-    def _took(self, event: TaskEvent) -> list[Delivered]:
+    def _measure(self, event: TaskEvent) -> list[Delivered]:
         if isinstance(event, TaskOpened) and event.queued:
             self._queue(event.task_id, event.agent_id, event.at)
         if not isinstance(event, ReceiptChanged):
@@ -197,22 +193,22 @@ class DeliveryTimes:
             self._queued.pop(event.task_id, None)
         if event.step not in _STEPS or not agent:
             return []
-        # A clock that was set back meanwhile must not make a negative time.
+        # The clock may have been set back in the meantime.
         seconds = max(0.0, (event.at - since).total_seconds())
         return [Delivered(agent=agent, step=event.step.value, seconds=seconds)]
 
     def _queue(self, task_id: TaskId, agent: str, at: datetime) -> None:
         self._queued[task_id] = (agent, at)
-        if len(self._queued) > _MOST_TASKS:
-            # The one that waits longest is the least likely to be answered.
+        if len(self._queued) > _MAX_TASKS:
+            # The message that has waited longest is the least likely to be answered.
             del self._queued[next(iter(self._queued))]
 
 
-R = TypeVar("R")
-
-
 class ObservedService:
-    """Handler around another one. Counts a pending result when it has come, a stream when it begins."""
+    """Handler that reports the requests of another handler, for those that do not come over HTTP: gRPC, WebSocket.
+
+    It counts a pending result when it arrives, and a stream when it begins.
+    """
 
     def __init__(self, service: Handler, dialect: str, observe: Observe) -> None:
         self._service = service
@@ -221,32 +217,32 @@ class ObservedService:
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
         """Raises what the service raises."""
-        begun = perf_counter()
+        started = perf_counter()
         name = type(request.request if isinstance(request, ForAgent) else request).__name__
 
-        def told(error: str = "", *, is_stream: bool = False) -> None:
-            self._observe(Exchange("CALL", name, self._dialect, perf_counter() - begun, error, is_stream))
+        def report(error: str = "", *, is_stream: bool = False) -> None:
+            self._observe(Exchange("CALL", name, self._dialect, perf_counter() - started, error, is_stream))
 
         try:
             result = await self._service.handle(request, caller)
         except BaseException as error:
-            told(_code(error))
+            report(_code(error))
             raise
         pending = _pending(result)
         if pending is not None:
-            asyncio.ensure_future(pending.settled()).add_done_callback(lambda done: told(_end(done)))
+            asyncio.ensure_future(pending.settled()).add_done_callback(lambda done: report(_error_code(done)))
         else:
-            told(is_stream=isinstance(result, AsyncIterator))
+            report(is_stream=isinstance(result, AsyncIterator))
         return result
 
 
 def _pending(result: object) -> Pending[object] | None:
-    """Return the result if it is still to come."""
+    """Return the result if it has not arrived yet."""
     pending = cast("Pending[object] | None", result) if isinstance(result, Pending) else None
     return None if pending is None or pending.is_settled else pending
 
 
-def _end(done: asyncio.Future[object]) -> str:
+def _error_code(done: asyncio.Future[object]) -> str:
     if done.cancelled():
         return CALLER_LEFT
     error = done.exception()

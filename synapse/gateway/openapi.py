@@ -1,17 +1,12 @@
-"""The OpenAPI 3.1 document of what a gateway serves over HTTP, made from the tables that requests are routed by.
+"""The paths for operators of a gateway, and the OpenAPI 3.1 document of everything that it serves over HTTP.
 
-The OpenAPI document as a page for people. It loads nothing from anywhere, and runs no script.
+    GET /metrics        the metrics, for Prometheus
+    GET /openapi.json   the document, for programs
+    GET /docs           the document as a page, for people
 
-What the OpenAPI document says in words about each request, and of which shape its body or its query is.
-
-A request is named by its method and its path, without the names of the parameters: dialects that share a path may
-call them differently.
-
-What whoever keeps a gateway running asks it: its figures, and what it serves.
-
-GET /metrics        for Prometheus
-GET /openapi.json   what is served over HTTP, for programs
-GET /docs           the same, for people
+The document is built from the tables that requests are routed by, with a summary and a shape for each operation. An
+operation is identified by its method and its path without the names of the parameters, because dialects that share a
+path name them differently.
 """
 
 from __future__ import annotations
@@ -27,46 +22,179 @@ import msgspec
 
 from synapse import __version__
 from synapse.core.caller import API_KEY_HEADER, AuthMethods
-from synapse.core.requests import GetFigures, MetricsSnapshot
-from synapse.dialects import paths as current_paths
-from synapse.dialects import paths as former_paths
-from synapse.dialects import paths as hub_paths
-from synapse.dialects import paths as supervisor_paths
+from synapse.core.requests import GetMetrics, MetricsSnapshot
 from synapse.dialects import proto_json
-from synapse.dialects.a2a_v0_3 import decode as former
-from synapse.dialects.a2a_v1 import decode as current
+from synapse.dialects.a2a_v0_3 import decode as a2a_0_3
+from synapse.dialects.a2a_v1 import decode as a2a_1_0
 from synapse.dialects.dialect import AnyRoute, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.hub import parts as hub
 from synapse.dialects.hub.encode import encode_error
-from synapse.dialects.paths import TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, SUPERVISOR, TENANT
 from synapse.dialects.supervisor import decode as supervisor
 from synapse.gateway.metrics import MEDIA_TYPE, Metrics
 from synapse.server.middleware import HEALTH_PATH, READY_PATH
 from synapse.server.routing import METHODS_WITH_BODY
 
 Wire = dict[str, Any]
+
+METRICS_PATH: Final = "/metrics"
+OPENAPI_PATH: Final = "/openapi.json"
+DOCS_PATH: Final = "/docs"
+# The page has inline styles, and nothing else.
+_CONTENT_SECURITY: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/"
-_PROBED: Final = (("200", "it is so"), ("503", "it is not so now"))
+_PROBE_ANSWERS: Final = (("200", "yes"), ("503", "no"))
 _VERSION: Final[Wire] = {
     "name": "A2A-Version",
     "in": "header",
-    "description": "Which version of A2A is spoken; without one the body tells.",
+    "description": "The version of A2A of this request; without it, the body decides.",
     "schema": {"type": "string", "enum": ["1.0", "0.3"]},
 }
-_FIRST_SENTENCES: Final = """\
+_DESCRIPTION: Final = """\
 Several dialects share the paths below `/agents/{agentId}/v1`: the version that a request names decides, else its body.
-A task has the same id in all of them. A2A 1.0 has each of its paths also with a tenant in front, as
-`/agents/{agentId}/v1/{tenant}/message:send`; it chooses nothing, because the path names the agent.
-gRPC is served at a port of its own, and the hub's WebSocket at `/ws`."""
+A task has one id in all of them. Each path of A2A 1.0 also exists with a tenant in front, as
+`/agents/{agentId}/v1/{tenant}/message:send`; the tenant has no effect, because the path names the agent.
+gRPC has a port of its own, and the hub's WebSocket is at `/ws`."""
+_QUOTED: Final = re.compile("`([^`]+)`")
+_STYLE: Final = """\
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
+h2{margin-top:2.5rem;border-bottom:1px solid #d1d1d6}
+details{border-bottom:1px solid #e5e5ea;padding:.4rem 0}summary{cursor:pointer}
+code{font-family:ui-monospace,monospace}b{display:inline-block;min-width:4.5rem}
+pre{background:#f2f2f7;padding:.75rem;overflow:auto}
+@media(prefers-color-scheme:dark){body{color:#f2f2f7;background:#1c1c1e}pre{background:#2c2c2e}}"""
+
+_V1: Final = "/agents/{}/v1"
+OPERATIONS: Final = "operations"
+"""The name of the dialect for operators."""
+PROBES: Final[Mapping[str, str]] = {
+    HEALTH_PATH: "Check that the process answers.",
+    READY_PATH: "Check that requests can be served now.",
+}
+
+SENTENCES: Final[Mapping[str, str]] = {
+    f"POST {_V1}/message:send": "Send a message to the agent, or more input for a task.",
+    f"POST {_V1}/message:stream": "Send a message, and follow its task.",
+    f"GET {_V1}/tasks": "List the tasks of the agent, the last changed first.",
+    f"GET {_V1}/tasks/{{}}": "Get a task.",
+    f"POST {_V1}/tasks/{{}}:cancel": "Cancel a task.",
+    f"GET {_V1}/tasks/{{}}:subscribe": "Follow a task; `Last-Event-ID` resumes after an event.",
+    f"POST {_V1}/tasks/{{}}:subscribe": "Follow a task; `Last-Event-ID` resumes after an event.",
+    f"POST {_V1}/tasks/{{}}/pushNotificationConfigs": "Add a webhook for the task's updates.",
+    f"GET {_V1}/tasks/{{}}/pushNotificationConfigs": "List the webhooks of the task.",
+    f"GET {_V1}/tasks/{{}}/pushNotificationConfigs/{{}}": "Get a webhook of the task.",
+    f"DELETE {_V1}/tasks/{{}}/pushNotificationConfigs/{{}}": "Remove a webhook of the task.",
+    f"GET {_V1}/card": "Get the agent's card for authenticated callers.",
+    f"GET {_V1}/extendedAgentCard": "Get the agent's card for authenticated callers.",
+    f"GET {_V1}/.well-known/agent-card.json": "Get the agent's card.",
+    "GET /agents/{}/.well-known/agent-card.json": "Get the agent's card.",
+    "GET /.well-known/agent-card.json": "Get the card of the default agent.",
+    "GET /.well-known/agent-cards/{}": "Get the agent's card; the name may end in `.json`.",
+    f"POST {_V1}": "Call a JSON-RPC method of A2A 1.0 or 0.3; its name decides which.",
+    "POST /agents/{}": "Call a JSON-RPC method of A2A 1.0 or 0.3; its name decides which.",
+    "GET /agents/list.json": "List the agents.",
+    "GET /agents": "List the cards of all agents.",
+    "GET /agents/{}": "Get the card of one agent.",
+    "POST /agents": "Register an external agent by the URL of its card.",
+    "DELETE /agents/{}": "Remove an external agent.",
+    "POST /agents/{}/messages": "Send a message; with `stream` the response is a stream.",
+    "GET /messages/{}": "Get a message by its id, with its task.",
+    "GET /tasks": "List the tasks of all agents, the last changed first.",
+    "GET /tasks/{}": "Get a task; with `Accept: text/event-stream` follow it.",
+    "PUT /tasks/{}": "Replace the task's metadata, or change its state.",
+    "DELETE /tasks/{}": "Cancel a running task, and remove it from all lists.",
+    "POST /ws/ticket": "Issue a ticket for one WebSocket connection at `/ws`; for browsers.",
+    "GET /status": "Get the gateway's id, address and state.",
+    "GET /metrics": "Get the metrics, for Prometheus.",
+    "GET /openapi.json": "Get this document.",
+    "GET /docs": "Get this document as a page for people.",
+}
+STREAMS: Final = frozenset(
+    {
+        f"POST {_V1}/message:stream",
+        f"GET {_V1}/tasks/{{}}:subscribe",
+        f"POST {_V1}/tasks/{{}}:subscribe",
+    }
+)
+OTHER_MEDIA: Final[Mapping[str, str]] = {"GET /metrics": "text/plain", "GET /docs": "text/html"}
+
+DIALECTS: Final[Mapping[str, str]] = {
+    SUPERVISOR: "The supervisor contract, for requests that name no version.",
+    A2A_V1: "A2A 1.0, for requests with `A2A-Version: 1.0`, or a message with `parts` and a `ROLE_…`.",
+    A2A_V0_3: "A2A 0.3, for requests with `A2A-Version: 0.3`, or a message in the format of 0.3.",
+    "jsonrpc": "A2A 1.0 and 0.3 as JSON-RPC 2.0.",
+    HUB: "The hub: all agents and tasks under one API.",
+    "discovery": "The list of agents, their cards, and external agents.",
+    "gateway_status": "The gateway itself.",
+    OPERATIONS: "For operators of the gateway.",
+}
+
+SHAPES: Final[Mapping[tuple[str, str], Any]] = {
+    (SUPERVISOR, f"POST {_V1}/message:send"): supervisor.SendShape,
+    (SUPERVISOR, f"POST {_V1}/message:stream"): supervisor.SendShape,
+    (SUPERVISOR, f"GET {_V1}/tasks"): supervisor.ListShape,
+    (SUPERVISOR, f"GET {_V1}/tasks/{{}}"): supervisor.GetShape,
+    (SUPERVISOR, f"POST {_V1}/tasks/{{}}/pushNotificationConfigs"): supervisor.SetPushShape,
+    (A2A_V1, f"POST {_V1}/message:send"): a2a_1_0.SendShape,
+    (A2A_V1, f"POST {_V1}/message:stream"): a2a_1_0.SendShape,
+    (A2A_V1, f"GET {_V1}/tasks"): a2a_1_0.ListShape,
+    (A2A_V1, f"POST {_V1}/tasks/{{}}/pushNotificationConfigs"): a2a_1_0.PushShape,
+    (A2A_V0_3, f"POST {_V1}/message:send"): a2a_0_3.ProtoSendShape,
+    (A2A_V0_3, f"POST {_V1}/message:stream"): a2a_0_3.ProtoSendShape,
+    (HUB, "POST /agents/{}/messages"): hub.MessageShape,
+    (HUB, "GET /tasks"): hub.ListShape,
+    (HUB, "PUT /tasks/{}"): hub.ChangeShape,
+}
+"""The shape of each body; for a GET, the shape of its query."""
+
+
+def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Dialect:
+    """Return the dialect of the three paths; `dialects` are the others that the gateway serves."""
+
+    @cache
+    def document() -> Wire:
+        # Built for the first request, because few gateways ever get one.
+        return openapi_document([*dialects, ours], methods, url)
+
+    def openapi(_wire: WireRequest) -> WireAnswer:
+        return WireAnswer(200, proto_json.to_json(document()))
+
+    def page(_wire: WireRequest) -> WireAnswer:
+        return WireAnswer(200, openapi_page(document()), (_CONTENT_SECURITY,), media_type=b"text/html; charset=utf-8")
+
+    def ask_metrics(_wire: WireRequest) -> Call[MetricsSnapshot]:
+        return Call(GetMetrics(), metrics.text)
+
+    ours = Dialect(
+        name=OPERATIONS,
+        routes=(
+            CallRoute(method="GET", path=METRICS_PATH, ask=ask_metrics, media_type=MEDIA_TYPE),
+            DocumentRoute(method="GET", path=OPENAPI_PATH, answer=openapi),
+            DocumentRoute(method="GET", path=DOCS_PATH, answer=page),
+        ),
+        encode_error=encode_error,
+    )
+    return ours
+
+
+def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> Callable[[str], bool]:
+    """Return the check which paths need no credentials: discovery with the documents, and the metrics."""
+
+    def is_public(path: str) -> bool:
+        if path == METRICS_PATH:
+            return metrics
+        return discovery is not None and (path in (OPENAPI_PATH, DOCS_PATH) or discovery(path))
+
+    return is_public
 
 
 def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Wire:
-    """The document, whole; every route of the dialects is in it, those with a tenant in one sentence."""
+    """Return the document with every route of the dialects; its description covers those with a tenant."""
     writer = _Writer()
     for dialect in dialects:
         for route in dialect.routes:
-            # Each path of 1.0 has a twin with a tenant in it; listing them all twice would tell nothing more.
+            # Each path of 1.0 exists once more with a tenant in it, and does nothing else there.
             if f"{{{TENANT}}}" not in route.path:
                 writer.add(dialect, route)
     _name_rpc_methods(writer.paths, dialects)
@@ -75,7 +203,7 @@ def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str
     tags = dict.fromkeys(dialect.name for dialect in dialects)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Synapse gateway", "version": __version__, "description": _FIRST_SENTENCES},
+        "info": {"title": "Synapse gateway", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": url}],
         "tags": [{"name": name, "description": DIALECTS[name]} for name in tags],
         "security": [{name: []} for name in schemes],
@@ -85,18 +213,18 @@ def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str
 
 
 def key_of(route: AnyRoute) -> str:
-    """A request by its method and its path, whatever its parameters are called."""
+    """Return the identity of an operation: its method and its path, without the names of its parameters."""
     return f"{route.method} {_PARAMETER.sub('{}', route.path)}"
 
 
 class _Writer:
-    """Puts one route after the other into the document; the first dialect of a path names its parameters."""
+    """Adds routes to the document; the first dialect of a path names its parameters."""
 
     def __init__(self) -> None:
         self.paths: Wire = {}
         self.schemas: Wire = {}
         self._operations: dict[str, Wire] = {}
-        self._spelt: dict[str, str] = {}
+        self._spellings: dict[str, str] = {}
 
     def add(self, dialect: Dialect, route: AnyRoute) -> None:
         key = key_of(route)
@@ -115,7 +243,7 @@ class _Writer:
             self._add_query(operation, dialect.name, shape)
 
     def _new(self, key: str, route: AnyRoute) -> Wire:
-        path = self._spelt.setdefault(_PARAMETER.sub("{}", route.path), route.path)
+        path = self._spellings.setdefault(_PARAMETER.sub("{}", route.path), route.path)
         names = _PARAMETER.findall(path)
         parameters: list[Wire] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
@@ -143,7 +271,7 @@ class _Writer:
         ]
 
     def _schema(self, dialect: str, shape: Any) -> Wire:
-        """The schema of a body; what it is made of goes to the components, below the dialect's name."""
+        """Return the schema of a shape; its components are named after the dialect."""
         template = f"{_REF}{dialect}.{{name}}"
         (schema,), parts = msgspec.json.schema_components([shape], ref_template=template)
         self.schemas |= {f"{dialect}.{name}": part for name, part in parts.items()}
@@ -152,9 +280,9 @@ class _Writer:
 
 def _responses(key: str) -> Wire:
     media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
-    told: Wire = {"description": "what was asked for", "content": {media: {}}}
-    refused: Wire = {"description": "what was wrong, in the words of the dialect", "content": {"application/json": {}}}
-    return {"2XX": told, "4XX": refused}
+    success: Wire = {"description": "the result", "content": {media: {}}}
+    error: Wire = {"description": "the error, as the dialect encodes it", "content": {"application/json": {}}}
+    return {"2XX": success, "4XX": error}
 
 
 def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
@@ -177,11 +305,13 @@ def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
 
 
 def _add_probes(paths: Wire) -> None:
-    """What is answered in front of all dialects, and to everybody."""
+    """Add the probes, which are answered before any dialect, and without credentials."""
     for path, summary in PROBES.items():
-        answers: Wire = {status: {"description": text, "content": {"application/json": {}}} for status, text in _PROBED}
-        told: Wire = {"operationId": f"get_{path.strip('/')}", "summary": summary, "tags": [OPERATIONS]}
-        paths[path] = {"get": {**told, "parameters": [], "responses": answers, "security": []}}
+        answers: Wire = {
+            status: {"description": text, "content": {"application/json": {}}} for status, text in _PROBE_ANSWERS
+        }
+        probe: Wire = {"operationId": f"get_{path.strip('/')}", "summary": summary, "tags": [OPERATIONS]}
+        paths[path] = {"get": {**probe, "parameters": [], "responses": answers, "security": []}}
 
 
 def _security_schemes(methods: AuthMethods) -> Wire:
@@ -193,19 +323,8 @@ def _security_schemes(methods: AuthMethods) -> Wire:
     return schemes
 
 
-_QUOTED: Final = re.compile("`([^`]+)`")
-
-_STYLE: Final = """\
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
-h2{margin-top:2.5rem;border-bottom:1px solid #d1d1d6}
-details{border-bottom:1px solid #e5e5ea;padding:.4rem 0}summary{cursor:pointer}
-code{font-family:ui-monospace,monospace}b{display:inline-block;min-width:4.5rem}
-pre{background:#f2f2f7;padding:.75rem;overflow:auto}
-@media(prefers-color-scheme:dark){body{color:#f2f2f7;background:#1c1c1e}pre{background:#2c2c2e}}"""
-
-
 def openapi_page(document: Wire) -> bytes:
-    """The page, whole."""
+    """Return the document as a page. It loads nothing from elsewhere, and runs no script."""
     info = document["info"]
     sections = "".join(_section(document, tag) for tag in document["tags"])
     head = f'<meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>'
@@ -238,12 +357,12 @@ def _operation(document: Wire, method: str, path: str, operation: Wire) -> str:
 
 
 def _prose(text: str) -> str:
-    """What is quoted with backticks in the document stands out on the page."""
+    """Return text as HTML, with backticks as code."""
     return _QUOTED.sub(r"<code>\1</code>", escape(text))
 
 
 def _resolved(schema: object, schemas: Wire) -> Any:
-    """A schema with what it refers to written in place: no shape of ours holds itself."""
+    """Return a schema with its references replaced by their targets; no shape refers to itself."""
     if isinstance(schema, list):
         return [_resolved(one, schemas) for one in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -252,137 +371,3 @@ def _resolved(schema: object, schemas: Wire) -> Any:
     if reference := fields.get("$ref"):
         return _resolved(schemas[reference.rpartition("/")[2]], schemas)
     return {key: _resolved(value, schemas) for key, value in fields.items()}
-
-
-_V1: Final = "/agents/{}/v1"
-OPERATIONS: Final = "operations"
-"""What the paths for whoever keeps the gateway running are called together."""
-PROBES: Final[Mapping[str, str]] = {
-    HEALTH_PATH: "Whether the process answers.",
-    READY_PATH: "Whether requests can be served now.",
-}
-
-SENTENCES: Final[Mapping[str, str]] = {
-    f"POST {_V1}/message:send": "Send a message to the agent, or more for a task that asks.",
-    f"POST {_V1}/message:stream": "Send a message, and follow what comes of it.",
-    f"GET {_V1}/tasks": "The tasks of the agent, the last changed first.",
-    f"GET {_V1}/tasks/{{}}": "One task.",
-    f"POST {_V1}/tasks/{{}}:cancel": "Stop a task.",
-    f"GET {_V1}/tasks/{{}}:subscribe": "Follow a task; `Last-Event-ID` goes on after an event.",
-    f"POST {_V1}/tasks/{{}}:subscribe": "Follow a task; `Last-Event-ID` goes on after an event.",
-    f"POST {_V1}/tasks/{{}}/pushNotificationConfigs": "Tell a webhook what happens to the task.",
-    f"GET {_V1}/tasks/{{}}/pushNotificationConfigs": "The webhooks of the task.",
-    f"GET {_V1}/tasks/{{}}/pushNotificationConfigs/{{}}": "One webhook of the task.",
-    f"DELETE {_V1}/tasks/{{}}/pushNotificationConfigs/{{}}": "Tell the webhook nothing more.",
-    f"GET {_V1}/card": "The agent's card, for callers who are known.",
-    f"GET {_V1}/extendedAgentCard": "The agent's card, for callers who are known.",
-    f"GET {_V1}/.well-known/agent-card.json": "The agent's card.",
-    "GET /agents/{}/.well-known/agent-card.json": "The agent's card.",
-    "GET /.well-known/agent-card.json": "The card of the default agent.",
-    "GET /.well-known/agent-cards/{}": "The agent's card; the name may end in `.json`.",
-    f"POST {_V1}": "JSON-RPC of A2A 1.0 and 0.3: the method tells which.",
-    "POST /agents/{}": "JSON-RPC of A2A 1.0 and 0.3: the method tells which.",
-    "GET /agents/list.json": "Who is here.",
-    "GET /agents": "Who is here, by their cards.",
-    "GET /agents/{}": "The card of one agent.",
-    "POST /agents": "Register an agent from elsewhere, by the address of its card.",
-    "DELETE /agents/{}": "Forget an agent from elsewhere.",
-    "POST /agents/{}/messages": "Send a message; with `stream` the answer is a stream.",
-    "GET /messages/{}": "A message by its id, with the task that it belongs to.",
-    "GET /tasks": "The tasks of all agents, the last changed first.",
-    "GET /tasks/{}": "One task; with `Accept: text/event-stream` all that comes of it.",
-    "PUT /tasks/{}": "Replace the task's metadata, or move it to another state.",
-    "DELETE /tasks/{}": "Cancel what runs, and take the task out of all views.",
-    "POST /ws/ticket": "Something that admits the caller to one WebSocket at `/ws`; for browsers.",
-    "GET /status": "Who the gateway is.",
-    "GET /metrics": "Figures for Prometheus.",
-    "GET /openapi.json": "This document.",
-    "GET /docs": "The same as a page for people.",
-}
-STREAMS: Final = frozenset(
-    {
-        f"POST {_V1}/message:stream",
-        f"GET {_V1}/tasks/{{}}:subscribe",
-        f"POST {_V1}/tasks/{{}}:subscribe",
-    }
-)
-OTHER_MEDIA: Final[Mapping[str, str]] = {"GET /metrics": "text/plain", "GET /docs": "text/html"}
-
-DIALECTS: Final[Mapping[str, str]] = {
-    supervisor_paths.SUPERVISOR: "The supervisor contract: spoken when no version is named.",
-    current_paths.A2A_V1: "A2A 1.0: spoken with `A2A-Version: 1.0`, or to a message with `parts` and a `ROLE_…`.",
-    former_paths.A2A_V0_3: "A2A 0.3: spoken with `A2A-Version: 0.3`, or to a message as 0.3 writes it.",
-    "jsonrpc": "A2A 1.0 and 0.3 as JSON-RPC 2.0.",
-    hub_paths.HUB: "The hub: all agents and tasks at one place.",
-    "discovery": "Who is here, and agents from elsewhere.",
-    "gateway_status": "The gateway itself.",
-    OPERATIONS: "For whoever keeps the gateway running.",
-}
-
-SHAPES: Final[Mapping[tuple[str, str], Any]] = {
-    (supervisor_paths.SUPERVISOR, f"POST {_V1}/message:send"): supervisor.SendShape,
-    (supervisor_paths.SUPERVISOR, f"POST {_V1}/message:stream"): supervisor.SendShape,
-    (supervisor_paths.SUPERVISOR, f"GET {_V1}/tasks"): supervisor.ListShape,
-    (supervisor_paths.SUPERVISOR, f"GET {_V1}/tasks/{{}}"): supervisor.GetShape,
-    (supervisor_paths.SUPERVISOR, f"POST {_V1}/tasks/{{}}/pushNotificationConfigs"): supervisor.SetPushShape,
-    (current_paths.A2A_V1, f"POST {_V1}/message:send"): current.SendShape,
-    (current_paths.A2A_V1, f"POST {_V1}/message:stream"): current.SendShape,
-    (current_paths.A2A_V1, f"GET {_V1}/tasks"): current.ListShape,
-    (current_paths.A2A_V1, f"POST {_V1}/tasks/{{}}/pushNotificationConfigs"): current.PushShape,
-    (former_paths.A2A_V0_3, f"POST {_V1}/message:send"): former.ProtoSendShape,
-    (former_paths.A2A_V0_3, f"POST {_V1}/message:stream"): former.ProtoSendShape,
-    (hub_paths.HUB, "POST /agents/{}/messages"): hub.MessageShape,
-    (hub_paths.HUB, "GET /tasks"): hub.ListShape,
-    (hub_paths.HUB, "PUT /tasks/{}"): hub.ChangeShape,
-}
-"""Of a GET the shape is that of its query."""
-
-
-METRICS_PATH: Final = "/metrics"
-OPENAPI_PATH: Final = "/openapi.json"
-DOCS_PATH: Final = "/docs"
-
-# The page has styles of its own, and nothing else.
-_ONLY_STYLE: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
-
-
-def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Dialect:
-    """The three paths; `dialects` is what else is served."""
-
-    @cache
-    def document() -> dict[str, Any]:
-        # Few ever ask, so it is made for the first who does.
-
-        return openapi_document([*dialects, ours], methods, url)
-
-    def openapi(_wire: WireRequest) -> WireAnswer:
-        return WireAnswer(200, proto_json.to_json(document()))
-
-    def page(_wire: WireRequest) -> WireAnswer:
-
-        return WireAnswer(200, openapi_page(document()), (_ONLY_STYLE,), media_type=b"text/html; charset=utf-8")
-
-    def ask_metrics(_wire: WireRequest) -> Call[MetricsSnapshot]:
-        return Call(GetFigures(), metrics.text)
-
-    ours = Dialect(
-        name=OPERATIONS,
-        routes=(
-            CallRoute(method="GET", path=METRICS_PATH, ask=ask_metrics, media_type=MEDIA_TYPE),
-            DocumentRoute(method="GET", path=OPENAPI_PATH, answer=openapi),
-            DocumentRoute(method="GET", path=DOCS_PATH, answer=page),
-        ),
-        encode_error=encode_error,
-    )
-    return ours
-
-
-def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> Callable[[str], bool]:
-    """Tells which paths need no credentials: those of discovery with what is served there, and those of figures."""
-
-    def is_public(path: str) -> bool:
-        if path == METRICS_PATH:
-            return metrics
-        return discovery is not None and (path in (OPENAPI_PATH, DOCS_PATH) or discovery(path))
-
-    return is_public

@@ -1,15 +1,15 @@
-"""What a gateway speaks, where, and how it finds out what a request speaks.
+"""The dialects of a gateway, their paths, and the choice of the dialect for each request.
 
     /agents/{agentId}/v1/…            supervisor, A2A 1.0 and 0.3, as REST
     POST /agents/{agentId}/v1         JSON-RPC of both versions of A2A; also at /agents/{agentId}, where 0.3 has it
     /agents, /tasks, /messages        the hub
-    cards, the directory, registration
+    cards, the list of agents and registration; see `gateway.cards`
 
 On the shared paths:
 
-    the version that the request names (A2A-Version)     decides alone
-    none, with a message in the body                     the dialect whose message it is
-    none, without one                                    the dialect that the task was made in, else supervisor
+    the request names a version (A2A-Version)     that version
+    none, with a message in the body              the dialect whose format the message has
+    none, without a message                       the dialect that the task was created in, else supervisor
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Ask = Callable[[WireRequest], AnyCall | WireAnswer]
 def gateway_dialects(
     cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
 ) -> list[Dialect]:
-    """Everything that a gateway speaks; the first words what belongs to none. `more` is served beside it."""
+    """Return all dialects of a gateway, with `more`. The first encodes errors that belong to none of them."""
     address = address_with_extensions(extensions_of)
     current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
     former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
@@ -78,7 +78,7 @@ def gateway_dialects(
 
 
 def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
-    """The dialect, whose method for the extended card answers with the agent's card."""
+    """Return the dialect with an RPC method that answers with the agent's extended card."""
     rpc = dialect.rpc
     if rpc is None:
         return dialect
@@ -91,39 +91,36 @@ def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
 
 
 class GatewayChoice:
-    """Chooses for each request among the dialects of its path."""
+    """Chooses the dialect for each request among those of its path."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._by_name: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-        """Return the endpoint that answers; one that was not asked properly says so."""
+        """Return the endpoint that answers, or one that answers with the error of an invalid version."""
         if endpoints[0].dialect.name == JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows both versions
-        is_nowhere = not endpoints[0].route.path
-        own = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
-        if own is not None and not is_nowhere:
-            return own
+        is_unknown = not endpoints[0].route.path
+        discovery = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
+        if discovery is not None and not is_unknown:
+            return discovery
         try:
             demanded = asked_dialect(wire)
         except SynapseError as error:
-            return self._refusal(wire, endpoints, error)
-        if is_nowhere and not demanded:
+            standard = self._by_name[A2A_1_0]
+            refusal = standard.encode_error(error)
+            route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
+            return Endpoint(standard, route)
+        if is_unknown and not demanded:
             return _of(SUPERVISOR if _is_of_supervisor(wire.path) else HUB, endpoints)
         if not demanded and TENANT in endpoints[0].names:
             demanded = A2A_1_0  # no other dialect has tenants
         spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
-        return _of(spoken, endpoints) if spoken else _as_made(endpoints)
-
-    def _refusal(self, wire: WireRequest, endpoints: Sequence[Endpoint], error: SynapseError) -> Endpoint:
-        standard = self._by_name[A2A_1_0]
-        refusal = standard.encode_error(error)
-        route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
-        return Endpoint(standard, route)
+        return _of(spoken, endpoints) if spoken else _by_task(endpoints)
 
 
 def _is_of_supervisor(path: str) -> bool:
-    """Whether a path at which nothing was found, or nobody let in, is below what the supervisor contract describes."""
+    """Return whether errors on a path without a route belong to the supervisor contract."""
     _, first, *rest = path.split("/")
     return first == ".well-known" or path == LIST_PATH or (first == "agents" and len(rest) > 1 and rest[1] in _BELOW)
 
@@ -132,17 +129,17 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
     return next((endpoint for endpoint in endpoints if endpoint.dialect.name == name), endpoints[0])
 
 
-def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
+def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
     first = endpoints[0]
     if not isinstance(first.route, CallRoute):
         return first
     others = {end.dialect.name: end for end in endpoints[1:] if isinstance(end.route, CallRoute)}
-    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first, others)))
+    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_by_task, first, others)))
 
 
 def _first_push(result: object) -> object:
-    """Of some push configurations the first, which stands for all; anything else as it is."""
+    """Return the first of several push configurations, which have one dialect; anything else unchanged."""
     if not isinstance(result, tuple):
         return result
     several = cast("tuple[object, ...]", result)
@@ -150,16 +147,16 @@ def _first_push(result: object) -> object:
 
 
 def _renamed(endpoint: Endpoint) -> Ask:
-    """Ask one of several dialects of a path, each of which calls the segments of the path in its own way."""
+    """Return the endpoint's `ask`, with the path's parameters under the names of its dialect."""
     ask = cast("CallRoute", endpoint.route).ask
     return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 
 
-def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> AnyCall | WireAnswer:
+def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> AnyCall | WireAnswer:
     call = cast("CallRoute", first.route).ask(wire)
     if isinstance(call, WireAnswer):
         return call
-    # Whose words were used last: a stream that breaks off says so in those of its events.
+    # The dialect used last: a stream that fails reports the error in the dialect of its events.
     spoken = first
 
     @cache
@@ -168,7 +165,7 @@ def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequ
         return call.encode if isinstance(other, WireAnswer) else other.encode
 
     def encode(result: Any) -> Any:
-        # A task and a push configuration know in which dialect they were made; a page of tasks does not.
+        # A task and a push configuration have the dialect that they were created in; a page of tasks does not.
         nonlocal spoken
         known = result.task if isinstance(result, Update) else _first_push(result)
         dialect = getattr(known, "dialect", "")

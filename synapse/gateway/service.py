@@ -1,10 +1,11 @@
-"""The gateway's Handler: checks access and quotas, then does what is asked of the gateway, its agents or their tasks.
+"""The gateway's Handler: checks access and quotas, then serves the request.
 
-may the caller ask this at all?  ─►  of one agent, or of the gateway?  ─►  tasks, agents, registration
+    access and quota checked ─► a request for the gateway itself, or for the tasks of one agent ─► its method
 
-How many streams somebody may have open at once: each holds a connection, and reads the log for as long as it lasts.
+StreamLimit bounds how many streams a caller has open at once, because each holds a connection and reads the log for as
+long as it lasts:
 
-asked for ─► a place is taken, or refused before anything is done ─► the stream ─► closed or ended: the place is free
+    request ─► a slot is acquired, or the request refused before it has any effect ─► stream ─► slot released
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from synapse.core.requests import (
     FollowTask,
     ForAgent,
     GetAgent,
-    GetFigures,
     GetMessage,
+    GetMetrics,
     IssueTicket,
     ListAgents,
     ListedAgent,
@@ -49,33 +50,29 @@ from synapse.tasks.rules import unsupported
 R = TypeVar("R")
 
 Describe = Callable[[GatewayAgent, str], ListedAgent]
-"""Says what an agent in a state is, as lists show it."""
-
-
+"""Describes an agent in a given state, as lists and cards show it."""
 NewTicket = Callable[[Caller], Ticket]
-"""Makes a ticket for a caller; raises RateLimited."""
-
-
-TakeFigures = Callable[[Caller], Awaitable[MetricsSnapshot]]
-"""Counts what can be counted; raises Forbidden."""
+"""Issues a ticket for a caller; raises RateLimited."""
+CollectMetrics = Callable[[Caller], Awaitable[MetricsSnapshot]]
+"""Returns the current metrics; raises Forbidden."""
 
 
 class Registration(Protocol):
-    """Shows agents from elsewhere at the gateway."""
+    """Adds external agents to the gateway and removes them."""
 
     async def register(self, request: RegisterAgent, caller: Caller) -> ExternalAgent:
-        """Raises InvalidRequest, also when there is no agent, or Conflict."""
+        """Raises InvalidRequest, also when no agent answers at the URL, or Conflict."""
         ...
 
     async def remove(self, agent: str) -> ExternalAgent:
-        """Raises AgentNotFound, also for an agent that runs here."""
+        """Raises AgentNotFound, also for an agent of this machine."""
         ...
 
 
 class GatewayService:
-    """Handler for all agents behind one address; it is also what does the requests that only a gateway does."""
+    """Handler for all agents behind one address, and for the requests about the gateway itself."""
 
-    def __init__(  # noqa: PLR0913 - what a gateway has beside its tasks, each of it optional
+    def __init__(  # noqa: PLR0913 - the collaborators of a gateway, three of them optional
         self,
         directory: GatewayDirectory,
         tasks: GatewayTasks,
@@ -83,7 +80,7 @@ class GatewayService:
         describe: Describe,
         *,
         new_ticket: NewTicket | None = None,
-        take_figures: TakeFigures | None = None,
+        collect_metrics: CollectMetrics | None = None,
         quotas: KeyQuotas | None = None,
     ) -> None:
         self._directory = directory
@@ -91,41 +88,22 @@ class GatewayService:
         self._registration = registration
         self._describe = describe
         self._new_ticket = new_ticket
-        self._take_figures = take_figures
+        self._collect_metrics = collect_metrics
         self._quotas = quotas
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
-        """Do `request` for `caller`. Raises a SynapseError."""
+        """Run `request` on behalf of `caller`. Raises a SynapseError."""
         check_access(request, caller)
         with hide_store_details():
             await self._directory.refresh()
-            await self._take_room(request, caller)
+            await self._charge_quota(request, caller)
             method = method_for(self, request) or method_for(self._tasks, request)
             if method is None:
                 raise unsupported("a gateway", request)
             return await method(request, caller)
 
-    async def _take_room(self, request: Request[object], caller: Caller) -> None:
-        """Raise QuotaExceeded for what is new and does not fit; a message that is sent again is kept already."""
-        if self._quotas is None:
-            return
-        try:
-            await self._quotas.take(request, caller)
-        except QuotaExceeded:
-            if not await self._is_known(message_in(request), caller):
-                raise
-
-    async def _is_known(self, message: Message | None, caller: Caller) -> bool:
-        if message is None or not message.message_id:
-            return False
-        try:
-            await self._tasks.get_message(GetMessage(message.message_id), caller)
-        except NotFound:
-            return False
-        return True
-
     def for_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
-        """Do a request about the tasks of one agent. Raises what that does, at once or when it is awaited."""
+        """Run a request about the tasks of one agent. May raise at once or when awaited."""
         asked = request.request
         if request.extensions is not None:
             check_named(self._directory.extensions_of(request.agent), request.extensions)
@@ -136,7 +114,7 @@ class GatewayService:
         return method(asked, caller)
 
     async def recheck(self) -> None:
-        """Find what no event tells: streams and waits that have lost their reason. Called every few seconds."""
+        """End streams and waits that no event would end. Called every few seconds."""
         await self._directory.refresh()
         self._tasks.recheck()
 
@@ -160,27 +138,49 @@ class GatewayService:
 
     async def issue_ticket(self, _request: IssueTicket, caller: Caller) -> Ticket:
         if self._new_ticket is None:
-            raise UnsupportedOperation("this gateway has no tickets")
+            raise UnsupportedOperation("this gateway issues no tickets")
         return self._new_ticket(caller)
 
-    async def get_metrics(self, _request: GetFigures, caller: Caller) -> MetricsSnapshot:
-        if self._take_figures is None:
-            raise UnsupportedOperation("nothing is counted here")
-        return await self._take_figures(caller)
+    async def get_metrics(self, _request: GetMetrics, caller: Caller) -> MetricsSnapshot:
+        if self._collect_metrics is None:
+            raise UnsupportedOperation("this gateway collects no metrics")
+        return await self._collect_metrics(caller)
+
+    async def _charge_quota(self, request: Request[object], caller: Caller) -> None:
+        """Raise QuotaExceeded for a new message that does not fit; a repeated message is stored already."""
+        if self._quotas is None:
+            return
+        try:
+            await self._quotas.take(request, caller)
+        except QuotaExceeded:
+            if not await self._is_stored(message_in(request), caller):
+                raise
+
+    async def _is_stored(self, message: Message | None, caller: Caller) -> bool:
+        if message is None or not message.message_id:
+            return False
+        try:
+            await self._tasks.get_message(GetMessage(message.message_id), caller)
+        except NotFound:
+            return False
+        return True
 
     async def _listed(self, agent: GatewayAgent) -> ListedAgent:
         return self._describe(agent, await agent.state())
 
 
 class StreamLimit:
-    """The streams of each caller, `most` of them at a time; 0 limits nothing. A key is a caller, and so is the user."""
+    """Allows each caller at most `most` open streams; 0 means no limit.
+
+    Each API key counts as a caller of its own, and so does the user.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: Counter[str] = Counter()
 
-    def take(self, caller: Caller) -> StreamSlot:
-        """Take a place, to be given back when the stream is over. Raises TooManyStreams."""
+    def acquire(self, caller: Caller) -> StreamSlot:
+        """Return a slot, which the caller releases when the stream is over. Raises TooManyStreams."""
         key = f"{caller.scope} {caller.name}"
         if self._most and self._open[key] >= self._most:
             raise TooManyStreams(self._most)
@@ -189,15 +189,15 @@ class StreamLimit:
 
 
 class StreamSlot:
-    """One stream's place. Given back twice it is given back once."""
+    """A slot held by one open stream. `release` is idempotent."""
 
     __slots__ = ("_key", "_open")
 
-    def __init__(self, places: Counter[str], key: str) -> None:
-        self._open = places
+    def __init__(self, open_streams: Counter[str], key: str) -> None:
+        self._open = open_streams
         self._key = key
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if not self._key:
             return
         self._open[self._key] -= 1
@@ -209,45 +209,45 @@ class StreamSlot:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.give_back()
+        self.release()
 
 
-class CountedStreams:
-    """Handler that counts the streams of another one. It refuses one too many before its message is sent."""
+class LimitedStreams:
+    """Handler that applies a StreamLimit to another handler. It refuses a stream before its message is sent."""
 
-    def __init__(self, service: Handler, streams: StreamLimit) -> None:
+    def __init__(self, service: Handler, limit: StreamLimit) -> None:
         self._service = service
-        self._streams = streams
+        self._limit = limit
 
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
         """Raises what the service raises, and TooManyStreams."""
         asked = request.request if isinstance(request, ForAgent) else request
         if isinstance(asked, SubscribeTask | FollowTask | SendAndFollow):
-            # Such a request has a stream for its result, which the checkers do not conclude from its class.
-            counted = self._counted(cast("Request[TaskStream]", request), caller)
-            return cast("Awaitable[R]", counted)
+            # These requests result in a stream, which type checkers do not infer from the class of `asked`.
+            stream = self._open(cast("Request[TaskStream]", request), caller)
+            return cast("Awaitable[R]", stream)
         return self._service.handle(request, caller)
 
-    async def _counted(self, request: Request[TaskStream], caller: Caller) -> TaskStream:
-        place = self._streams.take(caller)
+    async def _open(self, request: Request[TaskStream], caller: Caller) -> TaskStream:
+        slot = self._limit.acquire(caller)
         try:
-            return _Counted(await self._service.handle(request, caller), place)
+            return _LimitedStream(await self._service.handle(request, caller), slot)
         except BaseException:
-            place.give_back()
+            slot.release()
             raise
 
 
-class _Counted:
-    """A TaskStream that gives its place back when it is closed or has ended.
+class _LimitedStream:
+    """A TaskStream that releases its slot when it is closed or has ended.
 
-    No generator: one that never began has no `finally`.
+    It is not a generator, because a generator that was never started does not run its `finally`.
     """
 
-    __slots__ = ("_place", "_updates")
+    __slots__ = ("_slot", "_updates")
 
-    def __init__(self, updates: TaskStream, place: StreamSlot) -> None:
+    def __init__(self, updates: TaskStream, slot: StreamSlot) -> None:
         self._updates = updates
-        self._place = place
+        self._slot = slot
 
     def __aiter__(self) -> Self:
         return self
@@ -256,11 +256,11 @@ class _Counted:
         try:
             return await self._updates.__anext__()
         except BaseException:
-            self._place.give_back()
+            self._slot.release()
             raise
 
     async def aclose(self) -> None:
         try:
             await self._updates.aclose()
         finally:
-            self._place.give_back()
+            self._slot.release()

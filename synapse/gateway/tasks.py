@@ -1,12 +1,11 @@
 """The tasks of all agents behind a gateway: reads come from the shared store, commands go to the agent's host.
 
-    read      the store, if the caller sees the task
-    command   the agent's host, or the agent in this process ─► it is durable ─► read from the store
-    follow    the store's log; see `service.store_tail`
+    read      from the store, if the caller may see the task
+    command   to the agent's host, or to the in-process agent ─► durable there ─► read from the store
+    follow    the store's log; see `tasks.feed.LogFollower`
+    wait      until the log has an event that settles the task, then read from the store
 
 The tasks of an agent that does not run stay readable. They can be canceled, changed and deleted; see `StoppedTasks`.
-
-Waiting at a gateway until a task has settled: the log tells when to look, and the store how the task is then.
 """
 
 from __future__ import annotations
@@ -66,11 +65,13 @@ from synapse.tasks.rules import (
 )
 
 AboutTask = AnswerQuestion | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
-"""Commands about a task that only its running agent does."""
+"""Commands about a task that only its running agent can carry out."""
+MAX_MISSES: Final = 5
+"""How many rechecks in a row may find no agent for an awaited task: an agent that is restarted resumes its tasks."""
 
 
 class Stopped(Protocol):
-    """The part of TaskService that changes the tasks of agents that do not run; see `StoppedTasks`."""
+    """The part of TaskService that a gateway uses for agents that do not run; see `StoppedTasks`."""
 
     async def cancel(self, request: CancelTask, caller: Caller, /) -> Task:
         """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent runs after all."""
@@ -88,7 +89,7 @@ class Stopped(Protocol):
 class GatewayTasks:
     """TaskService for the tasks of all agents behind a gateway; `of` narrows it to one agent.
 
-    Tasks are named by their whole id: a prefix could fit tasks that the caller must not know of.
+    Tasks are found by their whole id: a prefix could match tasks that the caller must not know of.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class GatewayTasks:
         stopped: Stopped,
     ) -> None:
         self._agent = ""
-        """The name of the only agent whose tasks are here; empty for all."""
+        """The name of the agent that `of` narrows to; empty for all."""
         self._directory = directory
         self._store = store
         self._journal = journal
@@ -113,19 +114,19 @@ class GatewayTasks:
 
     def of(self, agent: str) -> GatewayTasks:
         """Return the service for the tasks of one agent, by its name at the gateway."""
-        # Made for every request, so not by `copy`, which takes several times as long.
+        # Called for every request: `copy` takes several times as long.
         one = object.__new__(GatewayTasks)
         one.__dict__.update(self.__dict__)
         one._agent = agent
         return one
 
     def recheck(self) -> None:
-        """End the streams of callers who may no longer be told, and the waits for agents that are gone."""
+        """End the streams of callers whose credentials are no longer valid, and the waits for agents that are gone."""
         self._feed.recheck()
         self._waits.recheck()
 
     async def send(self, request: SendMessage, caller: Caller) -> Task:
-        return await self._store.load(TaskId((await self._sent(request, caller)).task_id))
+        return await self._load(await self._send(request, caller))
 
     async def send_and_wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
         task = await self.send(request.send, caller)
@@ -134,9 +135,9 @@ class GatewayTasks:
         return PendingTask(task, asyncio.ensure_future(self._waits.settled(task.id)))
 
     async def send_and_follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
-        sent = await self._sent(request.send, caller)
+        sent = await self._send(request.send, caller)
         task_id = TaskId(sent.task_id)
-        return self._end_of(task_id) if sent.direct else self._until_settled(task_id, sent.version, caller)
+        return self._final_update(task_id) if sent.direct else self._until_settled(task_id, sent.version, caller)
 
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._find(request.task_id, caller)
@@ -151,16 +152,16 @@ class GatewayTasks:
         query = query_of(request, caller)
         if not wanted:
             page = await self._store.list(query)
-            # Only a key for some agents that sees all scopes has anything to lose here.
+            # Filters something only for a key that sees all scopes but may use some agents only.
             shown = tuple(task for task in page.tasks if may_use(caller, self._directory.name_of(task)))
             return replace(page, tasks=shown, total=page.total - len(page.tasks) + len(shown))
         here = self._directory.find(wanted)
         if here is not None:
             return await self._store.list(replace(query, inbox=here.entry.inbox))
-        left = await self._left_by(wanted, caller)
-        if left is None:
+        stopped = await self._query_for_stopped(wanted, caller)
+        if stopped is None:
             raise AgentNotFound(wanted)
-        return await self._store.list(replace(query, inbox=left.inbox, agent_id=left.agent_id))
+        return await self._store.list(replace(query, inbox=stopped.inbox, agent_id=stopped.agent_id))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
         task = await self._find(request.task_id, caller)
@@ -177,7 +178,7 @@ class GatewayTasks:
         owner = self._directory.owner(task)
         if owner is None:
             return await self._stopped.change(exact, caller)
-        return await self._changed(await owner.command(exact, caller))
+        return await self._load(await owner.command(exact, caller))
 
     async def delete(self, request: DeleteTask, caller: Caller) -> Task:
         task = await self._find(request.task_id, caller)
@@ -185,21 +186,21 @@ class GatewayTasks:
         owner = self._directory.owner(task)
         if owner is None:
             return await self._stopped.delete(exact, caller)
-        return await self._changed(await owner.command(exact, caller))
+        return await self._load(await owner.command(exact, caller))
 
     async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
         if request.task_id:
             done = await self._command(request, caller)
         else:
             done = await (await self._running(caller)).command(request, caller)
-        return await self._changed(done) if done.task_id else None
+        return await self._load(done) if done.task_id else None
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
-        done = await self._command(replace(request, config=_signed(request.config, caller)), caller)
-        return _only_config(done)
+        signed = replace(request, config=_with_key(request.config, caller))
+        return _push_config(await self._command(signed, caller))
 
     async def get_push(self, request: GetPushConfig, caller: Caller) -> PushConfig:
-        return _only_config(await self._command(request, caller))
+        return _push_config(await self._command(request, caller))
 
     async def list_push(self, request: ListPushConfigs, caller: Caller) -> tuple[PushConfig, ...]:
         done = await self._command(request, caller)
@@ -231,37 +232,38 @@ class GatewayTasks:
     async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
         raise unsupported("a gateway", request)
 
-    async def _sent(self, request: SendMessage, caller: Caller) -> CommandResult:
+    async def _send(self, request: SendMessage, caller: Caller) -> CommandResult:
         if request.task_id:
-            # Whoever owns the task is asked, and one that is not seen is missing: the same answer as everywhere.
+            # Fails with TaskNotFound for a task that the caller may not see, as everywhere.
             task = await self._find(request.task_id, caller)
             request = replace(request, task_id=task.id, exact=True)
         if request.push is not None:
-            request = replace(request, push=_signed(request.push, caller))
+            request = replace(request, push=_with_key(request.push, caller))
         return await (await self._running(caller)).command(request, caller)
 
     async def _command(self, request: AboutTask, caller: Caller) -> CommandResult:
-        """Ask the agent of the task. Raises AgentNotFound when it does not run."""
+        """Send a command to the agent of the task. Raises AgentNotFound when it does not run."""
         task = await self._find(request.task_id, caller)
         owner = self._directory.owner(task)
         if owner is None:
             raise _not_running(self._directory.name_of(task))
         return await owner.command(replace(request, task_id=task.id), caller)
 
-    async def _changed(self, done: CommandResult) -> Task:
-        """Return the task that a command answered with."""
-        return await self._store.load(TaskId(done.task_id))
+    async def _load(self, result: CommandResult) -> Task:
+        """Return the task that a command resulted in."""
+        return await self._store.load(TaskId(result.task_id))
 
     async def _running(self, caller: Caller) -> GatewayAgent:
         """Return the agent of this service. Raises AgentNotFound when it does not run."""
         found = self._directory.find(self._agent)
         if found is None:
-            # Only who can see what an agent has left is told that there was one.
-            raise _not_running(self._agent) if await self._left_by(self._agent, caller) else AgentNotFound(self._agent)
+            # Only a caller that can see tasks of the agent learns that it exists.
+            stopped = await self._query_for_stopped(self._agent, caller)
+            raise _not_running(self._agent) if stopped else AgentNotFound(self._agent)
         return found
 
-    async def _left_by(self, name: str, caller: Caller) -> TaskQuery | None:
-        """Return the query for what an agent that is gone has left for this caller; None when there is nothing."""
+    async def _query_for_stopped(self, name: str, caller: Caller) -> TaskQuery | None:
+        """Return the query for the tasks of an agent that does not run; None when the caller can see none."""
         scope = visible_scope(caller)
         for query in (TaskQuery(inbox=name, scope=scope, limit=1), TaskQuery(agent_id=name, scope=scope, limit=1)):
             if (await self._store.list(query)).tasks:
@@ -269,9 +271,9 @@ class GatewayTasks:
         return None
 
     async def _find(self, wanted: str, caller: Caller) -> Task:
-        """Return the task that the caller means, by its whole id.
+        """Return the task with that whole id.
 
-        Raises TaskNotFound, also for a foreign one, or AgentNotFound when there is no trace of the agent.
+        Raises TaskNotFound, also for a task of another caller, or AgentNotFound when the agent is unknown.
         """
         agent = self._agent
         here = self._directory.find(agent) if agent else None
@@ -285,20 +287,20 @@ class GatewayTasks:
         raise AgentNotFound(agent) if agent and here is None else TaskNotFound(wanted)
 
     def _is_ours(self, task: Task, here: GatewayAgent | None, caller: Caller) -> bool:
-        """Whether the task belongs to the agent of this service; of all agents, to one that the caller may use."""
+        """Return whether the task belongs to the agent of this service, or to one that the caller may use."""
         if not self._agent:
             return may_use(caller, self._directory.name_of(task))
         if here is not None:
             return task.inbox == here.entry.inbox
         return self._agent in (task.inbox, left_name(task))
 
-    async def _end_of(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
-        """Only the end, as a snapshot: the agent answers with a plain message and has no task to show."""
+    async def _final_update(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
+        """Yield only the final snapshot: the agent answers with a plain message, and shows no task."""
         task = await self._waits.settled(task_id)
         yield Update((await self._journal.snapshot(task_id)).seq, None, task)
 
     async def _until_settled(self, task_id: TaskId, version: int, caller: Caller) -> AsyncGenerator[Update, None]:
-        """The task as it was at `version`, then each update until it has settled."""
+        """Yield the task as of `version`, then each update until it has settled."""
         first = await self._as_of(task_id, version)
         yield first
         if is_settled(first.task.state):
@@ -317,7 +319,7 @@ class GatewayTasks:
         raise TaskNotFound(task_id)
 
     async def _followed(self, task_id: TaskId, after: int | None, caller: Caller) -> AsyncGenerator[Update, None]:
-        # Looking begins before the feed reads the log: what comes in between is seen by one of the two.
+        # The tail runs before the feed reads the log, so that no event between the two is missed.
         following = self._feed.follow(task_id, after, check=partial(_require_valid, caller))
         with hide_store_details():
             async with self._tail.running(), aclosing(following) as updates:
@@ -325,8 +327,8 @@ class GatewayTasks:
                     yield update
 
 
-def _signed(config: PushConfig, caller: Caller) -> PushConfig:
-    """The configuration with the key that it was set with: a key that is revoked stops its webhooks too."""
+def _with_key(config: PushConfig, caller: Caller) -> PushConfig:
+    """Return the configuration with the key of its caller: revoking the key stops its webhooks."""
     return replace(config, set_by=caller.key_id)
 
 
@@ -335,78 +337,72 @@ def _require_valid(caller: Caller) -> None:
         raise Unauthenticated("the credentials of this stream are no longer valid")
 
 
-def _only_config(done: CommandResult) -> PushConfig:
+def _push_config(done: CommandResult) -> PushConfig:
     if isinstance(done.result, PushConfig):
         return done.result
     raise _not_understood()
 
 
 def _not_understood() -> SynapseError:
-    return SynapseError("the agent's host answered something that cannot be understood")
+    return SynapseError("the agent's host sent an answer that cannot be understood")
 
 
 def _not_running(agent: str) -> AgentNotFound:
-    return AgentNotFound(agent, hint="it does not run now; what it has left can still be read")
-
-
-MOST_MISSES: Final = 5
-"""So often an agent may be missed: one that is started again goes on with what it has left."""
+    return AgentNotFound(agent, hint="it does not run now; its tasks can still be read")
 
 
 class GatewayWaits:
-    """Lets any number wait. Nothing is rebuilt for them: a look at each event is enough, and one at the task.
+    """Lets any number of callers wait for tasks to settle, without rebuilding tasks from their events.
 
-    `is_here` tells whether anybody can go on with a task; nobody waits for an agent that is gone.
+    `has_agent` decides whether a running agent can work on a task: a wait ends when its agent is gone.
     """
 
-    def __init__(self, store: TaskStore, tail: LogFollower, is_here: Callable[[Task], bool]) -> None:
+    def __init__(self, store: TaskStore, tail: LogFollower, has_agent: Callable[[Task], bool]) -> None:
         self._store = store
         self._tail = tail
-        self._is_here = is_here
+        self._has_agent = has_agent
         self._waiting: dict[TaskId, set[asyncio.Event]] = {}
-        tail.listen_events(self._hear)
+        tail.listen_events(self._on_event)
 
     async def settled(self, task_id: TaskId) -> Task:
-        """Return the task once it has ended or waits for somebody.
+        """Return the task once it has ended or needs input.
 
         Raises StoreFailed, TaskNotFound, or AgentExited when its agent is gone and does not come back.
         """
-        # Looking begins before the task is read: what comes in between is heard.
+        # The tail runs before the task is read, so that no event between the two is missed.
         with hide_store_details():
             async with self._tail.running():
-                return await self._settled(task_id)
+                return await self._wait(task_id)
 
-    async def _settled(self, task_id: TaskId) -> Task:
+    async def _wait(self, task_id: TaskId) -> Task:
         settled = asyncio.Event()
         misses = 0
         self._waiting.setdefault(task_id, set()).add(settled)
         try:
             while not is_settled((task := await self._store.load(task_id)).state):
-                misses = 0 if self._is_here(task) else misses + 1
-                if misses > MOST_MISSES:
+                misses = 0 if self._has_agent(task) else misses + 1
+                if misses > MAX_MISSES:
                     raise AgentExited(
-                        f"the agent of task {task.short_id} is gone", hint="the task is kept until it is back"
+                        f"the agent of task {task.short_id} is gone",
+                        hint="the task is kept until the agent is started again",
                     )
                 await settled.wait()
                 settled.clear()
             return task
         finally:
-            self._leave(task_id, settled)
+            waiting = self._waiting[task_id]
+            waiting.discard(settled)
+            if not waiting:
+                del self._waiting[task_id]
 
     def recheck(self) -> None:
-        """Let each who waits look at its task, and at who works on it."""
+        """Wake every wait, to look again at its task and its agent."""
         for waiting in self._waiting.values():
             for settled in waiting:
                 settled.set()
 
-    def _hear(self, recorded: Recorded) -> None:
+    def _on_event(self, recorded: Recorded) -> None:
         event = recorded.event
         if isinstance(event, StateChanged) and event.task_id in self._waiting and is_settled(event.state):
             for settled in self._waiting[event.task_id]:
                 settled.set()
-
-    def _leave(self, task_id: TaskId, settled: asyncio.Event) -> None:
-        waiting = self._waiting[task_id]
-        waiting.discard(settled)
-        if not waiting:
-            del self._waiting[task_id]

@@ -1,9 +1,8 @@
-"""Everything between an agent's driver and whoever asks: journal, queue, replies, and the sweep. A host has one of
-these, a gateway one for each agent that it runs itself.
+"""Runs the tasks of one agent around its driver: journal, queue, replies and the periodic sweep.
 
-    take over what was left → deliver, reply, sweep → say farewell
+A host has one AgentRuntime; a gateway has one for each in-process agent.
 
-An agent that was started, as its host sees it, whatever runs it.
+    plan_recovery → start: deliver, reply, sweep → resume → finish
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
 from synapse.drivers.pty.prompt_files import forget_files_before
-from synapse.external.agents import Externals
 from synapse.host.agent_command import command_path, launch_folder
 from synapse.push.service import open_push
 from synapse.tasks import recovery
@@ -56,13 +54,60 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS: Final = 2.0
 PUSH_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 3600.0
-FAREWELL_SECONDS: Final = 2.0
+FINISH_SECONDS: Final = 2.0
+
+
+async def _nothing() -> None:
+    """Most agents end all of their work in `stop`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningAgent:
+    """A started agent: its driver, how it ends, and what it declares."""
+
+    driver: Driver
+    stop: Callable[[], Awaitable[None]]
+    exit_status: Callable[[], int | None]
+    retire: Callable[[], Awaitable[None]] = _nothing
+    """Ends work that no later process will resume. Called before `stop` when the agent is removed for good."""
+    title: str
+    description: str = ""
+    """Its own description, if it has one."""
+    ends_with: asyncio.Future[int] | None = None
+    """Resolves when the agent has ended by itself; without it, only the worker notices."""
+    pty_wrapped: bool = True
+    cli_pid: int = 0
+    on_stopped: Callable[[Sequence[Task]], None] = lambda _: None
+    """Called after everything has stopped, with the tasks whose messages wait for the next start."""
+    on_served: Callable[[], None] = lambda: None
+    """Called once the host answers requests, to load what is slow to load."""
+    answers_directly: Callable[[Message], bool] = never
+    """Whether it answers a message with a plain message instead of a task."""
+    answer_at_once: AnswerAtOnce = never_at_once
+    """Returns the answer to a message that needs no turn."""
+    can_resume: Callable[[Task], bool] = ends_with_us
+    """Whether the agent has a task's last message, and can report after a restart what came of it."""
+    acceptance: Acceptance = ANYTHING
+    input_modes: tuple[str, ...] = ()
+    """The media types of its own card, if it has one, which then decides what it refuses; else empty."""
+    output_modes: tuple[str, ...] = ()
+    extensions: Extensions = ()
+    """The A2A extensions that it declares."""
+    lacks: tuple[str, ...] = ()
+    """The A2A capabilities that are switched off."""
+    hook_endpoint: HookEndpoint | None = None
+    """The endpoint for the hooks of its CLI, if it has any."""
+    websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
+
+
+StartAgent = Callable[[AgentEntry], Awaitable[RunningAgent]]
+"""Starts the agent once its identity is known."""
 
 
 class AgentRuntime:
-    """One agent's parts; `service` is what can be asked of it. The caller has acquired the inbox, and releases it."""
+    """The tasks of one agent, served as `service`. The caller acquires the lease of the inbox, and releases it."""
 
-    def __init__(  # noqa: PLR0913 - what the parts of an agent are built from
+    def __init__(  # noqa: PLR0913 - what the tasks of an agent are built from
         self,
         me: AgentEntry,
         agent: RunningAgent,
@@ -103,75 +148,75 @@ class AgentRuntime:
         self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
-        self._missed = ReplyRecovery(self._journal, store, self._intake, self._clock)
+        self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
-        self._pruned = self._looked_for_pushes = float("-inf")
+        self._pruned_at = self._pushes_checked_at = float("-inf")
         self.service = self._new_service()
 
     @property
-    def waiting(self) -> int:
-        """How many messages wait in the queue."""
+    def queue_length(self) -> int:
+        """The number of messages in the queue."""
         return self._worker.queue_length
 
     async def lease_lost(self) -> None:
-        """Wait until another process is known to have taken the inbox over."""
+        """Wait until another process is known to have taken over the inbox."""
         await self._journal.lease_lost()
 
-    async def left(self) -> recovery.RecoveryPlan:
-        """What to do with the tasks that an earlier holder of the inbox left."""
-        found = await self._journal.adopt(self._me.inbox)
-        left = recovery.plan(found, self._clock.now(), self._agent.can_resume)
-        await self._missed.note_waiters_left(left.waiting)
-        return left
+    async def plan_recovery(self) -> recovery.RecoveryPlan:
+        """Adopt the open tasks that an earlier holder of the inbox left, and plan what happens to each."""
+        adopted = await self._journal.adopt(self._me.inbox)
+        plan = recovery.plan(adopted, self._clock.now(), self._agent.can_resume)
+        await self._reply_recovery.note_waiters_left(plan.waiting)
+        return plan
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Deliver, reply and sweep, until these are cancelled; the first ends when the agent is gone."""
+        """Start to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
         others = (self._replies.run(), self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 
     async def instruct(self) -> None:
-        """Tell the agent who it is."""
+        """Queue the initial instructions, which tell the agent its name and how to reach others."""
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
         agents = await self._registry.agents()
         await self._intake.instruct(initial_instructions(self._me, agents, str(command)))
 
-    async def resume(self, left: recovery.RecoveryPlan) -> None:
-        """Go on with what an earlier host left, and take the replies that it missed.
+    async def resume(self, plan: recovery.RecoveryPlan) -> None:
+        """Carry out the recovery plan, and fetch replies that arrived while no host was running.
 
-        Those who wait for it are told, and can prove by whom.
+        Called after `start` and after the registry lists this agent, so that waiting agents can verify its replies.
         """
-        await self._intake.resume(left)
-        await self._missed.take(left.waiting)
+        await self._intake.resume(plan)
+        await self._reply_recovery.take(plan.waiting)
 
     async def recover_store(self) -> None:
-        """Put a store that was deleted back, and record the end of a turn that waits for it: the agent has answered."""
+        """Restore a store that was deleted, and record the end of a turn whose answer waits for it."""
         if not self._store.fault():
             return
         with suppress(StoreFailed):
             if await self._store.recover() and self._agent.driver.view().state == READY:
-                await self._worker.turn_over(FAREWELL_SECONDS)
+                await self._worker.turn_over(FINISH_SECONDS)
 
-    async def say_farewell(self) -> None:
-        """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer.
+    async def finish(self) -> None:
+        """Record how the current turn ended, and answer agents that wait for a reply. Called after the agent stopped.
 
-        Without the lease there is nothing to record, and the successor answers those who wait.
+        Without the lease it does nothing: the successor answers them.
         """
         if self._journal.has_lost_lease:
             return
         if self._worker.current is not None and self._delivering is not None:
-            # A worker that waits for a message would wait on.
-            await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
-        await self._worker.drain(FAREWELL_SECONDS)
+            # Only with a current turn: a worker that waits for a message would not end.
+            await asyncio.wait({self._delivering}, timeout=FINISH_SECONDS)
+        await self._worker.drain(FINISH_SECONDS)
         resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
         why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
         self._replies.agent_exits(why, resumable)
-        await self._replies.drain(FAREWELL_SECONDS)
-        await self._pushing.outbox.drain(FAREWELL_SECONDS)
+        await self._replies.drain(FINISH_SECONDS)
+        await self._pushing.outbox.drain(FINISH_SECONDS)
 
-    def still_waiting(self) -> list[Task]:
-        """The tasks whose messages wait for the agent's next start; not its instructions, which it is given anew."""
+    def queued_tasks(self) -> list[Task]:
+        """Return the tasks whose messages wait for the next start, except the instructions, which are sent anew."""
         return [
             task
             for task in self._journal.open_tasks()
@@ -179,31 +224,37 @@ class AgentRuntime:
         ]
 
     async def _sweep(self) -> None:
-        """Find what no event woke, every few seconds."""
+        """Do, every few seconds, what no event triggers."""
         lost_agents = LostAgents(self._journal, self._registry, self._clock)
-        never = asyncio.Event()
+        forever = asyncio.Event()
         while True:
-            looks = (self._in_doubt.expire, self._intake.release_held, lost_agents.fail_lost, self._look_for_pushes)
-            # First: an agent that is idle records nothing, and would not learn that it was replaced.
-            for look in (self._journal.verify_lease, *looks, self._prune):
+            for step in (
+                # First: an idle agent records nothing, and would not notice that it was replaced.
+                self._journal.verify_lease,
+                self._in_doubt.expire,
+                self._intake.release_held,
+                lost_agents.fail_lost,
+                self._check_pushes,
+                self._prune,
+            ):
                 try:
-                    await look()
+                    await step()
                 except (SynapseError, OSError) as error:
-                    # The next sweep tries again; an agent outlives a store that is locked for a while.
+                    # The next sweep tries again: a store that is locked for a while must not end the agent.
                     log.warning("sweep_failed", extra={"error": str(error)})
             with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
 
-    async def _look_for_pushes(self) -> None:
-        """Find webhooks that another process left or set: rare, and a question to the store."""
-        if self._clock.monotonic() - self._looked_for_pushes > PUSH_SECONDS:
-            self._looked_for_pushes = self._clock.monotonic()
+    async def _check_pushes(self) -> None:
+        """Find webhooks that another process left or set; seldom, because it queries the store."""
+        if self._clock.monotonic() - self._pushes_checked_at > PUSH_SECONDS:
+            self._pushes_checked_at = self._clock.monotonic()
             await self._pushing.outbox.find_new()
 
     async def _prune(self) -> None:
-        """Forget tasks that are too old to keep, and the files that came with them."""
-        if self._settings.keep_days and self._clock.monotonic() - self._pruned > PRUNE_SECONDS:
-            self._pruned = self._clock.monotonic()
+        """Delete tasks that are older than `keep_days`, and their files."""
+        if self._settings.keep_days and self._clock.monotonic() - self._pruned_at > PRUNE_SECONDS:
+            self._pruned_at = self._clock.monotonic()
             before = self._since_start.now() - timedelta(days=self._settings.keep_days)
             await self._store.prune(before)
             await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
@@ -235,6 +286,8 @@ class AgentRuntime:
         )
 
     def _new_service(self) -> AgentTasks:
+        from synapse.external.client import open_externals  # noqa: PLC0415 - few agents ever need it
+
         return AgentTasks(
             self._me,
             journal=self._journal,
@@ -245,22 +298,17 @@ class AgentRuntime:
             replies=self._replies,
             in_doubt=self._in_doubt,
             questions=self._questions,
-            externals=self._externals(),
+            externals=open_externals(self._settings.home, allow_private=self._settings.allow_private_agents),
             driver=self._agent.driver,
             clock=self._clock,
-            hook_reports=HookReports(self._me, self._agent.hook_door),
+            hook_reports=HookReports(self._me, self._agent.hook_endpoint),
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
         )
 
-    def _externals(self) -> Externals:
-        from synapse.external.client import open_externals  # noqa: PLC0415 - few agents ever need it
-
-        return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
-
 
 def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clock: Clock) -> Quota:
-    """The quota of the agent that has this inbox."""
+    """Return the storage quota of the agent with this inbox."""
     measure = partial(store.stored_bytes, inbox=inbox)
     return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 
@@ -268,50 +316,3 @@ def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clo
 async def _until_exit(delivering: Awaitable[None]) -> None:
     with suppress(AgentExited):
         await delivering
-
-
-async def _nothing() -> None:
-    """Most agents end all of their work when they are stopped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningAgent:
-    """An agent that was started: its driver, when it ends, and how to end it."""
-
-    driver: Driver
-    stop: Callable[[], Awaitable[None]]
-    exit_status: Callable[[], int | None]
-    retire: Callable[[], Awaitable[None]] = _nothing
-    """Ends work that no later process will follow; called before `stop` when the agent is removed for good."""
-    title: str
-    description: str = ""
-    """What it says of itself, if anything."""
-    ends_with: asyncio.Future[int] | None = None
-    """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
-    pty_wrapped: bool = True
-    cli_pid: int = 0
-    say_goodbye: Callable[[Sequence[Task]], None] = lambda _: None
-    """Called when all has ended, with the tasks whose messages wait for the next start."""
-    on_served: Callable[[], None] = lambda: None
-    """Called once the host answers: what is slow to load is loaded then."""
-    answers_directly: Callable[[Message], bool] = never
-    """Whether it will answer a message with a plain message and no task."""
-    answer_at_once: AnswerAtOnce = never_at_once
-    """What it answers a message that it needs nothing else for."""
-    can_resume: Callable[[Task], bool] = ends_with_us
-    """Whether the agent has a task's last message, and can be asked again what came of it after a restart."""
-    acceptance: Acceptance = ANYTHING
-    input_modes: tuple[str, ...] = ()
-    """What its own card says that it takes, if it has one: then it is not us who refuses. Empty is `acceptance`."""
-    output_modes: tuple[str, ...] = ()
-    extensions: Extensions = ()
-    """The extensions of A2A that it declares."""
-    lacks: tuple[str, ...] = ()
-    """The capabilities of A2A that are switched off."""
-    hook_door: HookEndpoint | None = None
-    """Where hooks of its CLI report to, if it has any."""
-    websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
-
-
-StartAgent = Callable[[AgentEntry], Awaitable[RunningAgent]]
-"""Starts the agent once its identity is known."""

@@ -4,7 +4,7 @@
     FOLDER/bash_env       bash reads it before each command (also `bash -lc`, behind the login profile), and it puts the
                           folder back on a PATH that the profile has reset
 
-A shell that resets its PATH and is no bash is left: the agent's instructions name the command's whole path for it.
+Other shells that reset their PATH do not find it; for them the agent's instructions name the command's whole path.
 """
 
 from __future__ import annotations
@@ -21,40 +21,36 @@ from synapse.config.private_files import make_private, write_private
 
 BASH_ENV: Final = "BASH_ENV"
 PERSON_BASH_ENV: Final = "SYNAPSE_PERSON_BASH_ENV"
-"""The person's own BASH_ENV; an agent that another agent starts takes it from here."""
+"""The person's own BASH_ENV, for agents that are started by this agent."""
 _EXPANDED_BY_BASH: Final = frozenset("$`\\\"'\n")
 
 
 def launch_folder(home: Path, agent_id: str) -> Path:
-    """The private folder of one launch."""
+    """Return the private folder of one launch."""
     return home / "launches" / agent_id
 
 
 def command_path(folder: Path) -> Path:
-    """The whole path of the command that belongs to this process: its script, or the one made in a launch's folder."""
+    """Return the absolute path of the `synapse` command: the installed script, or the one in the launch's folder."""
     script = Path(sys.executable).parent / "synapse"
-    return script if os.access(script, os.X_OK) else _made_in(folder)
+    return script if os.access(script, os.X_OK) else _program_in(folder)
 
 
 class AgentCommand:
-    """The command of one launch, in the launch's folder."""
+    """The `synapse` command of one launch, in the launch's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Make the command, and return `env` changed so that the shells of an agent find it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        bin_folder = _made_in(self._folder).parent
+        """Create the command, and return `env` changed so that the agent's shells find it. Raises OSError."""
+        bin_folder = _program_in(self._folder).parent
         if os.pathsep in str(bin_folder):
-            # No PATH can name it; the agent's instructions do.
+            # A PATH cannot name this folder; the agent's instructions do.
             return dict(env)
         for folder in (self._folder.parent, self._folder, bin_folder):
             make_private(folder)
-        _write_program(_made_in(self._folder))
+        _write_program(_program_in(self._folder))
         launches = self._folder.parent
         others = [one for one in (env.get("PATH") or os.defpath).split(os.pathsep) if not _is_below(one, launches)]
         found = {**env, "PATH": os.pathsep.join([str(bin_folder), *others])}
@@ -66,17 +62,17 @@ class AgentCommand:
         return found
 
     def remove(self) -> None:
-        """Take away what was made."""
+        """Remove the command and the script for bash."""
         shutil.rmtree(self._folder / "bin", ignore_errors=True)
         (self._folder / "bash_env").unlink(missing_ok=True)
 
 
-def _made_in(folder: Path) -> Path:
+def _program_in(folder: Path) -> Path:
     return folder / "bin" / "synapse"
 
 
 def _write_program(path: Path) -> None:
-    """Link to the installed script; where there is none, write one that runs the module."""
+    """Link to the installed script, or write one that runs the module."""
     path.unlink(missing_ok=True)
     program = command_path(path.parent.parent)
     if program != path:
@@ -88,7 +84,7 @@ def _write_program(path: Path) -> None:
 
 
 def _bash_env(bin_folder: Path, theirs: str) -> str:
-    """The script that every bash of the agent reads; it prints nothing, and fails nowhere."""
+    """Return the script that every bash of the agent reads; it prints nothing, and never fails."""
     folder = shlex.quote(str(bin_folder))
     script = (
         "# Written by Synapse for one launch: a login profile may have reset the PATH.\n"

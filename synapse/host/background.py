@@ -1,7 +1,4 @@
-"""How a host without a terminal is started: its command line, and its environment.
-
-Starting and ending hosts that have no terminal: each wait is for a condition, with a bound.
-"""
+"""Starts, stops and restarts hosts that have no terminal. Every wait is for a condition, with a bound."""
 
 from __future__ import annotations
 
@@ -34,13 +31,23 @@ from synapse.core.json_text import decode_object, object_in
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
 
 LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
-"""Says in a host's environment which agent started it: the host outlives the command, and so loses its ancestors."""
-_OF_ANOTHER_AGENT: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
+"""The environment variable that names the agent that started a host: the host outlives the command that started it,
+and so loses its ancestors.
+"""
+# Longer than a host waits for the store's lock and then needs to exit, so that its own error is shown.
+START_SECONDS: Final = 40.0
+STOP_SECONDS: Final = 10.0
+TICK_SECONDS: Final = 0.02
+LOG_LINES_SHOWN: Final = 20
+EXTERNAL: Final = "a2a"
+"""The type of external agents."""
+_AGENT_VARIABLES: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
+_PROBE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What `synapse PROFILE …` is to be started with; `verb` is the profile, or `scripted` and its file."""
+class HostLaunch:
+    """The options of `synapse PROFILE …` for a host; `verb` is the profile, or `scripted` and its file."""
 
     verb: Sequence[str]
     name: str = ""
@@ -50,53 +57,40 @@ class Launch:
     folder: str | None = None
 
     def command(self) -> list[str]:
-        """The command line of the host."""
+        """Return the command line of the host."""
         options = [
             *(["--name", self.name] if self.name else []),
             *(["--port", str(self.port)] if self.port else []),
             *([] if self.instructions else ["--no-instructions"]),
         ]
         rest = ["--", *self.arguments] if self.arguments else []
-        # -P: a folder named `synapse` where the agent works must not be taken for this package.
+        # -P: a folder named `synapse` in the working directory must not be imported as this package.
         return [sys.executable, "-P", "-m", "synapse.cli.main", *self.verb, "--headless", "--json", *options, *rest]
 
 
 def host_environment() -> dict[str, str]:
-    """Ours, without what names the agent that we may run in: the new one is another."""
-    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
+    """Return this process's environment without the variables of the agent that it may run in."""
+    return {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
 
 
-def begin_again(port: int) -> NoReturn:
-    """Become a new host that is started as this one was: same program, options and environment, and the same port.
-
-    Raises OSError.
-    """
-    words = sys.orig_argv[1:]
-    end = words.index("--") if "--" in words else len(words)
-    wished = [] if "--port" in words[:end] else ["--port", str(port)]
-    os.execv(sys.executable, [sys.executable, *words[:end], *wished, *words[end:]])  # noqa: S606 - our own command line
+def restart_process(port: int) -> NoReturn:
+    """Execute this host anew with its program, options, environment and port. Raises OSError."""
+    arguments = sys.orig_argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    same_port = [] if "--port" in arguments[:end] else ["--port", str(port)]
+    os.execv(sys.executable, [sys.executable, *arguments[:end], *same_port, *arguments[end:]])  # noqa: S606 - our own command line
 
 
-# Longer than a host waits for the store's lock and then needs to give up: what it says is better than our silence.
-START_SECONDS: Final = 40.0
-STOP_SECONDS: Final = 10.0
-TICK_SECONDS: Final = 0.02
-LOG_LINES_SHOWN: Final = 20
-EXTERNAL: Final = "a2a"
-"""The type of agents from elsewhere."""
-SMALLEST_ROOM: Final = 64 * 1024
-
-
-def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry:
+def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentEntry:
     """Start a host and return its entry once it accepts messages.
 
     Raises:
-        AgentExited: it ended at once; the hint has the last lines of what it said.
-        AgentUnresponsive: it did not come up in time.
+        AgentExited: it ended at once; the hint has the last lines of its output.
+        AgentUnresponsive: it did not start in time.
     """
     make_private(logs)
-    said = logs / f"start-{Path(launch.verb[0]).name}-{os.getpid()}.log"
-    with os.fdopen(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+    output_file = logs / f"start-{Path(launch.verb[0]).name}-{os.getpid()}.log"
+    with os.fdopen(os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         # The command is our own interpreter and our own module.
         host = subprocess.Popen(  # noqa: S603 - see above
             launch.command(),
@@ -108,71 +102,71 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
             env=host_environment(),
         )
     try:
-        entry = _wait_until_it_answers(host, registry, said)
+        entry = _wait_until_it_answers(host, registry, output_file)
     except (KeyboardInterrupt, AgentUnresponsive, ConnectionForbidden):
         host.terminate()
         raise
     finally:
-        # Should we live longer than it, somebody has to take note of its end.
+        # Reaps the host if this process outlives it.
         threading.Thread(target=host.wait, daemon=True).start()
-    said.replace(logs / f"{entry.agent_id}.out")
+    output_file.replace(logs / f"{entry.agent_id}.out")
     return entry
 
 
 def require_own_process(entry: AgentEntry) -> None:
-    """Raises UnsupportedOperation for an agent that lives inside a gateway: its process is the gateway's."""
+    """Raises UnsupportedOperation for an in-process agent, whose process is its gateway's."""
     if entry.gateway:
         external = entry.agent_type == EXTERNAL
-        away = f"`synapse external remove {entry.name}` forgets it" if external else "take it out of gateway.toml"
+        removal = f"`synapse external remove {entry.name}` removes it" if external else "remove it from gateway.toml"
         raise UnsupportedOperation(
-            f"{entry.agent_id} lives in {entry.gateway}, and ends with it",
-            hint=f"{away}; `synapse stop {entry.gateway}` ends the gateway",
+            f"{entry.agent_id} runs in {entry.gateway}, and stops with it",
+            hint=f"{removal}; `synapse stop {entry.gateway}` stops the gateway",
         )
 
 
 def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False) -> None:
-    """End the host of `entry` and wait until it is gone.
+    """Stop the host of `entry` and wait until it has exited.
 
     Raises:
-        UnsupportedOperation: it has no process of its own, or none that can be seen from here.
-        AgentUnresponsive: it is still there after a while; `force` kills it instead.
+        UnsupportedOperation: it has no process of its own, or one that is not visible from here.
+        AgentUnresponsive: it did not exit in time; `force` kills it instead.
     """
     require_own_process(entry)
     if is_running(entry.pid, entry.pid_started):
         os.kill(entry.pid, signal.SIGTERM)
         if is_suspended(entry):
-            # It ends by itself, and its program with it, once it can hear that it shall. One that was stopped in its
-            # terminal cannot: a background job may not set it back.
+            # It handles the signal, and ends its program, once it is continued. A host that was suspended in its
+            # terminal stays suspended: a background job may not restore the terminal's settings.
             os.kill(entry.pid, signal.SIGCONT)
         if not _wait_until_gone(entry, STOP_SECONDS):
             if not force:
-                by_force = f"synapse stop {entry.agent_id} --force"
+                kill = f"synapse stop {entry.agent_id} --force"
                 raise AgentUnresponsive(
-                    f"{entry.agent_id} (pid {entry.pid}) did not end within {STOP_SECONDS:.0f} s",
-                    hint=f"{suspended_hint(entry)}; or `{by_force}`" if is_suspended(entry) else by_force,
+                    f"{entry.agent_id} (pid {entry.pid}) did not exit within {STOP_SECONDS:.0f} s",
+                    hint=f"{suspended_hint(entry)}; or `{kill}`" if is_suspended(entry) else kill,
                 )
             os.kill(entry.pid, signal.SIGKILL)
             _wait_until_gone(entry, STOP_SECONDS)
     elif is_alive(entry):
         raise UnsupportedOperation(
-            f"the process of {entry.agent_id} cannot be seen from here, so it cannot be ended",
+            f"the process of {entry.agent_id} is not visible from here, so it cannot be stopped",
             hint="run the command outside of the sandbox",
         )
     registry.remove_dead(entry)
 
 
-def let_begin_again(entry: AgentEntry, registry: FileRegistry, logs: Path) -> AgentEntry:
-    """Tell a host to begin again as it was started, and return its new entry once it accepts messages.
+def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path) -> AgentEntry:
+    """Tell a host to restart with its own command line, and return its new entry once it accepts messages.
 
     Raises:
-        UnsupportedOperation: it cannot, being of an earlier version, or cannot be seen from here.
-        AgentExited: it ended instead; the hint has the last lines of what it said.
-        AgentUnresponsive: it did not come up in time.
+        UnsupportedOperation: its version cannot restart, or its process is not visible from here.
+        AgentExited: it ended instead; the hint has the last lines of its output.
+        AgentUnresponsive: it did not start in time.
     """
     if not is_running(entry.pid, entry.pid_started) or not catches(entry.pid, signal.SIGUSR1):
         raise UnsupportedOperation(
-            f"{entry.agent_id} cannot be told to begin again, and an agent may not start it anew with other rights",
-            hint=f"a person types `synapse restart {entry.agent_id}` in a shell of their own",
+            f"{entry.agent_id} cannot restart itself, and an agent may not start it with other rights",
+            hint=f"a person can run `synapse restart {entry.agent_id}` in their own shell",
         )
     os.kill(entry.pid, signal.SIGUSR1)
     clock = SystemClock()
@@ -182,18 +176,19 @@ def let_begin_again(entry: AgentEntry, registry: FileRegistry, logs: Path) -> Ag
         if again is not None and again.started_at != entry.started_at and _answers(again):
             return again
         if _wait_until_gone(entry, TICK_SECONDS):
-            said = logs / f"{entry.agent_id}.out"
-            lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
+            output = logs / f"{entry.agent_id}.out"
+            lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
             raise AgentExited(
-                "the host ended, and did not begin again", hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing"
+                "the host exited instead of restarting",
+                hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it printed nothing",
             )
     raise AgentUnresponsive(
-        f"{entry.agent_id} (pid {entry.pid}) did not come up within {START_SECONDS:.0f} s",
+        f"{entry.agent_id} (pid {entry.pid}) did not start within {START_SECONDS:.0f} s",
         hint=f"synapse logs {entry.agent_id}",
     )
 
 
-def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, said: Path) -> AgentEntry:
+def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, output: Path) -> AgentEntry:
     clock = SystemClock()
     deadline = clock.monotonic() + START_SECONDS
     while clock.monotonic() < deadline:
@@ -201,57 +196,57 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
         if entry is not None and _answers(entry):
             return entry
         try:
-            # Its end is worth waking up for; a new file in the registry tells nobody.
+            # Wakes up when the host exits; the registry is polled.
             status = host.wait(TICK_SECONDS)
         except subprocess.TimeoutExpired:
             continue
-        raise _failed_start(said, f"the host ended at once (exit code {status})")
-    raise AgentUnresponsive(f"the host did not come up within {START_SECONDS:.0f} s", hint=f"see {said}")
+        raise _failed_start(output, f"the host exited at once (exit code {status})")
+    raise AgentUnresponsive(f"the host did not start within {START_SECONDS:.0f} s", hint=f"see {output}")
 
 
 def _answers(entry: AgentEntry) -> bool:
-    """Raises ConnectionForbidden where this process may not ask."""
+    """Return whether the agent is running. Raises ConnectionForbidden where this process may not connect."""
     try:
         body = ask(entry, "GET", "/status", timeout=1.0)
     except ConnectionForbidden:
         raise
     except SynapseError:
         return False
-    # Its program was gone before anybody could send to it; the host is about to say why.
+    # When its program has exited already, the host is about to report why.
     return body.get("state") != EXITED
 
 
-def _failed_start(said: Path, why: str) -> SynapseError:
-    """What a host that ended at once has said: its own error if it foresaw it, else its last lines."""
-    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
-    full = None if lines else _full_disk(said)
-    said.unlink()
-    if full is not None:
-        return full
+def _failed_start(output: Path, why: str) -> SynapseError:
+    """Return the error that a host printed before it exited, or one with its last lines."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    disk_full = None if lines else _disk_full_error(output)
+    output.unlink()
+    if disk_full is not None:
+        return disk_full
     for line in reversed(lines):
         try:
-            told = object_in(decode_object(line.encode()), "error")
+            printed = object_in(decode_object(line.encode()), "error")
         except ValueError:
             continue
-        if told:
-            return from_wire(told, why)
-    return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing")
+        if printed:
+            return from_wire(printed, why)
+    return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it printed nothing")
 
 
-def _full_disk(said: Path) -> StoreFull | None:
-    """A host that finds no room for its store finds none for its last words either."""
+def _disk_full_error(output: Path) -> StoreFull | None:
+    """Return StoreFull if the disk is full: then a host could not write its store, nor the error about it."""
     try:
-        with said.open("wb") as file:
-            file.write(bytes(SMALLEST_ROOM))
+        with output.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreFull(f"no space left at {said.parent}", hint=f"free some space: `df -h {said.parent}`")
+            return StoreFull(f"no space left at {output.parent}", hint=f"free some space: `df -h {output.parent}`")
     return None
 
 
 def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:
     if hasattr(os, "pidfd_open"):
-        return _wait_for_end_of(entry, seconds)
+        return _wait_for_exit(entry, seconds)
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
@@ -259,7 +254,7 @@ def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:
     return not is_running(entry.pid, entry.pid_started)
 
 
-def _wait_for_end_of(entry: AgentEntry, seconds: float) -> bool:
+def _wait_for_exit(entry: AgentEntry, seconds: float) -> bool:
     try:
         process = os.pidfd_open(entry.pid)
     except ProcessLookupError:

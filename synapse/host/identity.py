@@ -1,4 +1,4 @@
-"""Where an agent lives: its port, its socket, its name and its inbox, each taken so that no other agent can have it."""
+"""The identity of a host: its port, socket, name and inbox, each reserved so that no other agent can have it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from synapse.registry.files import FileRegistry, is_alive, is_running, own_names
 from synapse.registry.local import LocalRegistry
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
 
-_MOST_SAME: Final = 100
+_MAX_ANONYMOUS: Final = 100
+"""How many agents of one profile may run without a name in one folder."""
 _LEASE_TRIES: Final = 20
 _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -31,19 +32,21 @@ NAME_RULE: Final = (
     f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last, "
     f"and neither '{UNVERIFIED}' nor '{KEY}' first: those mark senders that are not proven"
 )
-_ID_BEGIN: Final = "synapse-"
-_SCRIPTED: Final = "scripted"
+_ID_PREFIX: Final = "synapse-"
+SCRIPTED: Final = "scripted"
+"""The type of agents that run a script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostIdentity:
-    """The sockets of a host, listening already, and its entry for the registry."""
+    """The listening sockets of a host, and its registry entry."""
 
     entry: AgentEntry
     tcp: socket.socket
     unix: UnixListener
 
-    def leave(self) -> None:
+    def release(self) -> None:
+        """Close the sockets."""
         self.tcp.close()
         self.unix.close()
 
@@ -51,42 +54,46 @@ class HostIdentity:
 def reserve(
     agent_type: str, ports: Sequence[int], *, name: str, port: int | None, settings: Settings, clock: Clock
 ) -> HostIdentity:
-    """Take a port and a socket for a new agent.
+    """Reserve a port and a socket for a new agent.
 
     Raises:
-        PortTaken, InvalidSettings: they cannot be had.
-        InvalidRequest: the name cannot be one.
+        PortTaken, InvalidSettings: the port or the socket is not available.
+        InvalidRequest: the name is not allowed.
     """
-    # An agent may be named like its own profile: that name then means it among all of its kind.
+    # An agent may have the name of its own profile, which then means it among all agents of that profile.
     if name not in ("", agent_type):
         check_name(name, settings)
-    tcp = _wished_port(port, settings) if port is not None else bind_first_free(ports, settings.host)
+    tcp = _bind_wanted_port(port, settings) if port is not None else bind_first_free(ports, settings.host)
     try:
         number = tcp.getsockname()[1]
         agent_id = f"synapse-{agent_type}-{number}"
-        unix = take_socket(agent_id, settings)
+        unix = listen_at_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise
-    entry = AgentEntry(
+    entry = new_entry(agent_id, agent_type, clock, name=name, endpoint=f"http://localhost:{number}")
+    entry.port, entry.socket = number, str(unix.path)
+    return HostIdentity(entry=entry, tcp=tcp, unix=unix)
+
+
+def new_entry(agent_id: str, agent_type: str, clock: Clock, *, name: str = "", endpoint: str = "") -> AgentEntry:
+    """Return a registry entry that names this process."""
+    return AgentEntry(
         agent_id,
         agent_type,
         name=name,
-        port=number,
         pid=os.getpid(),
         pid_started=own_start_time(),
         pid_namespace=own_namespace(),
-        socket=str(unix.path),
-        endpoint=f"http://localhost:{number}",
+        endpoint=endpoint,
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         version=__version__,
     )
-    return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 
-def take_socket(name: str, settings: Settings) -> UnixListener:
-    """Listen at a Unix socket called `name`, in the folder that was wished for, or the first usual one that can be had.
+def listen_at_socket(name: str, settings: Settings) -> UnixListener:
+    """Listen on a Unix socket called `name`, in `uds_dir` if that is set, else in the first usable default folder.
 
     Raises PortTaken or InvalidSettings.
     """
@@ -97,11 +104,11 @@ def take_socket(name: str, settings: Settings) -> UnixListener:
 
 
 def usual_socket_folders(settings: Settings) -> tuple[Path, ...]:
-    """Where sockets may lie when no folder was wished for, in the order of preference."""
+    """Return the default folders for sockets, the preferred first."""
     return socket_folders(os.environ.get("XDG_RUNTIME_DIR", ""), uid=os.getuid(), preferred=settings.uds_dir)
 
 
-def _wished_port(port: int, settings: Settings) -> socket.socket:
+def _bind_wanted_port(port: int, settings: Settings) -> socket.socket:
     try:
         return bind_port(port, settings.host)
     except PortTaken as error:
@@ -109,10 +116,10 @@ def _wished_port(port: int, settings: Settings) -> socket.socket:
         raise (PortTaken(f"port {port} is taken by {holder}", hint=error.hint) if holder else error) from None
 
 
-async def take_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistry) -> Lease:
+async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistry) -> Lease:
     """Acquire the lease of the agent's inbox: its given name, or its profile in its folder.
 
-    A second agent of the same profile in the same folder gets an inbox of its own; a name is had by one at a time.
+    A second agent of that profile in that folder gets another inbox. Only one agent at a time can have a name.
 
     Raises:
         NameTaken: another running agent has the name.
@@ -120,9 +127,9 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistr
     holder = f"{entry.pid}:{entry.pid_started}"
     holds = holders_of(registry.files)
     first, *others = _inboxes(entry)
-    lease = await _acquire_patiently(first, holder, store, registry)
-    for wished in others:
-        lease = lease or await store.acquire(wished, holder, holds)
+    lease = await _acquire_with_retries(first, holder, store, registry)
+    for inbox in others:
+        lease = lease or await store.acquire(inbox, holder, holds)
     if lease is not None:
         entry.inbox = lease.inbox
         return lease
@@ -132,8 +139,8 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistr
     raise NameTaken(f"{other} goes by '{entry.name}' already", hint="choose another --name  (synapse list)")
 
 
-async def _acquire_patiently(inbox: str, holder: str, store: TaskStore, registry: LocalRegistry) -> Lease | None:
-    """Acquire an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
+async def _acquire_with_retries(inbox: str, holder: str, store: TaskStore, registry: LocalRegistry) -> Lease | None:
+    """Acquire an inbox; retry, because a command that queues a message there (`send --queue`) holds it briefly."""
     holds = holders_of(registry.files)
     for _ in range(_LEASE_TRIES):
         lease = await store.acquire(inbox, holder, holds)
@@ -143,31 +150,31 @@ async def _acquire_patiently(inbox: str, holder: str, store: TaskStore, registry
     return None
 
 
-async def leave_inbox(lease: Lease, store: TaskStore) -> None:
-    """Give the lease back, so that the next agent of this name need not ask whether we live."""
-    # The lease of a process that has ended is free anyway: a store that fails must not change how an agent ends.
+async def release_inbox(lease: Lease, store: TaskStore) -> None:
+    """Release the lease, so that the next agent of this name need not check whether this process is alive."""
+    # The lease of an ended process is free anyway, so a store that fails must not change how an agent ends.
     with suppress(StoreFailed):
         await store.release(lease)
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
-    """The inbox that an agent of this profile, name and folder takes first; the profile's own name is no name."""
+    """Return the first choice of inbox for an agent; the name of the profile counts as no name."""
     return f"{agent_type}@{folder}" if name in ("", agent_type) else name
 
 
 def _inboxes(entry: AgentEntry) -> list[str]:
     first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
-    return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MOST_SAME))]
+    return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MAX_ANONYMOUS))]
 
 
 def holders_of(registry: FileRegistry) -> IsAlive:
-    """Tells of holders, written as `pid:start time` and perhaps `:purpose`, whether they live. The store asks in its
-    own thread.
+    """Return the check whether a lease holder, `pid:start time` and perhaps `:purpose`, is alive.
 
-    A process that cannot be seen from here, as in a sandbox with pids of its own, lives if its entry says so.
+    The store calls it in its own thread. A process that cannot be seen from here, as in a sandbox with its own pids, is
+    alive if its registry entry says so.
     """
 
-    def lives(holder: str) -> bool:
+    def is_holder_alive(holder: str) -> bool:
         pid, started = [*holder.split(":"), ""][:2]
         if not (pid.isdigit() and started.isdigit()):
             return False
@@ -177,11 +184,11 @@ def holders_of(registry: FileRegistry) -> IsAlive:
             (pid, started) == (str(one.pid), str(one.pid_started)) and is_alive(one) for one in registry.written()
         )
 
-    return lives
+    return is_holder_alive
 
 
 def is_name(name: str) -> bool:
-    """Whether an agent can be called that, on a command line and in the addresses of a gateway."""
+    """Return whether an agent can have that name, on a command line and in the URLs of a gateway."""
     return (
         0 < len(name) <= _LONGEST_NAME
         and _NAME_CHARACTERS.issuperset(name)
@@ -192,20 +199,20 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: str, settings: Settings) -> None:
-    """Raises InvalidRequest unless `name` can be an agent's name, and means nobody else."""
+    """Raises InvalidRequest unless `name` is valid and does not mean other agents."""
     if not is_name(name):
         raise InvalidRequest(f"'{name}' cannot be an agent's name", hint=NAME_RULE)
     if _means_others(name.lower(), settings):
         raise InvalidRequest(
             f"'{name}' cannot be an agent's name: messages for others would go to it",
-            hint=f"not '{PERSON}', no profile, no profile and port, nothing that begins with '{_ID_BEGIN}'",
+            hint=f"not '{PERSON}', no profile, no profile and port, nothing that begins with '{_ID_PREFIX}'",
         )
 
 
 def _means_others(name: str, settings: Settings) -> bool:
-    """Whether a target of that name has a meaning already; `core.address` says which there are."""
-    if name == PERSON or name.startswith(_ID_BEGIN):
+    """Return whether that name has a meaning as an address already; see `core.address`."""
+    if name == PERSON or name.startswith(_ID_PREFIX):
         return True
     kind, _, port = name.rpartition("-")
-    types = {*profile_names(settings.profile_sources), _SCRIPTED}
+    types = {*profile_names(settings.profile_sources), SCRIPTED}
     return name in types or (kind in types and port.isdigit())

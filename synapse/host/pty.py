@@ -1,18 +1,14 @@
-"""`synapse PROFILE`: a CLI on a pseudo-terminal as an agent, in a person's terminal or in the background.
+"""`synapse PROFILE`: runs a CLI on a pseudo-terminal as an agent, in a person's terminal or in the background.
 
-Listening to what a CLI says of itself: the adapter of its profile, with what one launch gives it.
+    profile → reserve an identity → adapter prepares the launch → program and PtyDriver → host until the program ends
 
-What is said when an agent ends: what a program in the background showed that nobody sat at, and what still waits.
-
-What a person types as `@agent text` at their agent's prompt goes from that agent to the other.
-
-Which adapter listens to which CLI; a profile names it in `[signals]`.
+It also sends the `@agent text` lines that a person types at the agent's prompt, and reports how the program ended and
+which messages still wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
@@ -62,9 +58,21 @@ from synapse.terminal.profile import Profile
 log = logging.getLogger(__name__)
 
 _LAST_LINES: Final = 20
+_SHOWN_LINES: Final = 15
+_LOAD_SECONDS: Final = 2.0
+_MAX_SHOWN_TASKS: Final = 5
+_MAX_SHOWN_TEXT: Final = 60
+_ADAPTERS: Final[dict[str, Callable[[LaunchContext], Adapter]]] = {
+    "claude": ClaudeSignals,
+    "codex": CodexSignals,
+    "codex_app_server": CodexAppServerSignals,
+    "copilot": CopilotSignals,
+    "gemini": GeminiSignals,
+    "opencode": OpenCodeSignals,
+}
 
 
-def run_agent(  # noqa: PLR0913 - what a person can say on the command line
+def run_agent(  # noqa: PLR0913 - the options of the command line
     profile_name: str,
     *,
     name: str,
@@ -74,16 +82,17 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
     instructions: bool,
     settings: Settings,
 ) -> int:
-    """Run an agent until its program ends; return that program's exit status.
+    """Run an agent until its program ends; return the program's exit status.
 
-    Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has begun.
+    Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has started.
     """
     profile = load_profile(profile_name, settings.profile_sources)
-    # Said at once, not after a store was opened and a port was taken.
+    # Checked first, before a port is reserved and the store is opened.
     find_command(profile.command[0], os.environ, profile.install_hint)
     first, last = profile.ports
-    place = reserve(profile.name, range(first, last + 1), name=name, port=port, settings=settings, clock=SystemClock())
-    log_to(settings.logs, place.entry.agent_id, name)
+    ports = range(first, last + 1)
+    identity = reserve(profile.name, ports, name=name, port=port, settings=settings, clock=SystemClock())
+    log_to(settings.logs, identity.entry.agent_id, name)
 
     person = None if headless else PersonTerminal()
 
@@ -91,7 +100,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
         return await _start(me, profile, tuple(arguments), settings, person)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(place, start, settings, instructions=instructions and profile.instructions))
+        return runner.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
 async def _start(
@@ -101,14 +110,22 @@ async def _start(
     command = AgentCommand(launch_folder(settings.home, me.agent_id))
     plain = _launch(me, profile, arguments, settings, person, command)
     signals = CliSignals(me, profile, settings, plain.env)
-    lines = PersonLines(me, FileRegistry(settings.registry))
-    company = _company(person, LineRouting(lines.resolve, lines.send))
-    program = await _start_program(plain, arguments, profile, company, signals)
-    lines.say = program.say
-    composer = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
-    driver = PtyDriver(program, profile, clock, composer)
+    mentions = MentionSender(me, FileRegistry(settings.registry))
+    # People who attach later type `@agent` lines too.
+    users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
+    if person is not None:
+        users = replace(users, person=PersonStreams(person.source, person.sink), suspend=person.suspend)
+    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
+    try:
+        program = await start_program(launch, profile, clock, users)
+    except BaseException:
+        signals.stop()
+        raise
+    mentions.notify = program.say
+    prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
+    driver = PtyDriver(program, profile, clock, prompt_files)
     signals.start(driver, program.pid)
-    driver.use(signals.look, signals.answer, signals.sender)
+    driver.use(signals.recheck, signals.answer, signals.sender)
     if person is not None:
         person.enter()
         person.follow_size(asyncio.get_running_loop(), program.resize)
@@ -120,12 +137,12 @@ async def _start(
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
-        say_goodbye=lambda left: tell_left(me, left, is_person_there=person is not None),
+        on_stopped=lambda tasks: report_queued_messages(me, tasks, is_person_there=person is not None),
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
         lacks=profile.lacks,
-        hook_door=signals.door,
+        hook_endpoint=signals.hook_endpoint,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
@@ -137,21 +154,21 @@ def _stopper(
     command: AgentCommand,
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """What ends the agent; safe to be called again."""
+    """Return what stops the agent; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
         nonlocal has_stopped
         is_first, has_stopped = not has_stopped, True
-        has_left = program.exited.done() and is_first
+        has_exited = program.exited.done() and is_first
         await driver.stop()
-        if has_left and person is None:
-            await asyncio.to_thread(tell_end, program, driver)
+        if has_exited and person is None:
+            await asyncio.to_thread(report_exit, program, driver)
         if person is not None:
             person.restore(program.leaving_bytes())
             correction = signals.correction("".join(program.screen.history(_LAST_LINES))) if is_first else ""
             if correction:
-                say(correction)
+                _print(correction)
         signals.stop()
         command.remove()
 
@@ -159,23 +176,11 @@ def _stopper(
 
 
 def acceptance_of(profile: Profile) -> Acceptance:
-    """What a program takes: files lie beside a message, and whoever can read is told where.
+    """Return what a program accepts: every media type, because it is told where the files of a message are.
 
-    One that takes every line for its own language, which is why its profile leaves the envelope out, takes texts.
+    A program that reads each line in a language of its own, whose profile has no envelope, accepts text only.
     """
     return ANYTHING if profile.envelope else Acceptance(media_types=TEXT)
-
-
-async def _start_program(
-    plain: Launch, arguments: tuple[str, ...], profile: Profile, company: TerminalUsers, signals: CliSignals
-) -> RunningProgram:
-    """Start the CLI so that it tells what it does."""
-    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
-    try:
-        return await start_program(launch, profile, SystemClock(), company)
-    except BaseException:
-        signals.stop()
-        raise
 
 
 def _launch(
@@ -199,39 +204,32 @@ def _launch(
     )
 
 
-def _company(person: PersonTerminal | None, routing: LineRouting) -> TerminalUsers:
-    """Who is at the terminal; those who attach later type `@agent` lines too."""
-    if person is None:
-        return TerminalUsers(routing=routing)
-    return TerminalUsers(person=PersonStreams(person.source, person.sink), routing=routing, suspend=person.suspend)
-
-
 def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
-    """What the CLI gets: ours, the profile's, who it is, and where its shells find the `synapse` command."""
+    """Return the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
     identity = {
         "SYNAPSE_AGENT_ID": me.agent_id,
         "SYNAPSE_SOCKET": me.socket,
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
-    strictness = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
-    env = {**os.environ, **profile.env, **identity, **strictness}
+    demands = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
+    env = {**os.environ, **profile.env, **identity, **demands}
     try:
         return command.environment(env)
     except OSError as error:
-        # The agent's instructions name the command's path as well.
+        # The instructions of the agent name the command's path too.
         log.warning("command_not_made", extra={"error": str(error)})
         return env
 
 
 class CliSignals:
-    """The signals of one launch; an agent whose profile names no adapter has none, and all of this does nothing."""
+    """The adapter of one launch. Without an adapter in the profile, its methods do nothing."""
 
     def __init__(self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str]) -> None:
         self._secret = secrets.token_urlsafe(24)
-        around = LaunchContext(
+        context = LaunchContext(
             folder=launch_folder(settings.home, me.agent_id),
-            # Not by the name `localhost`: it may mean ::1 first, where nobody listens.
+            # Not `localhost`, which may resolve to ::1 first, where the host does not listen.
             url=f"http://127.0.0.1:{me.port}/signals",
             secret_header=SECRET_HEADER,
             secret=self._secret,
@@ -243,15 +241,18 @@ class CliSignals:
             start_command=start_command(me),
             started=me.started_at,
         )
-        self._adapter: Adapter | None = adapter_for(profile, around)
+        self._adapter: Adapter | None = adapter_for(profile, context)
 
     @property
-    def door(self) -> HookEndpoint | None:
-        """Where its hooks report to."""
+    def hook_endpoint(self) -> HookEndpoint | None:
+        """The endpoint that the CLI's hooks report to."""
         return HookEndpoint(secret=self._secret, receive=self._adapter.receive) if self._adapter else None
 
     def prepare(self, launch: Launch, arguments: tuple[str, ...]) -> Launch:
-        """Return the launch with what switches the signals on; `arguments` are the last of its command."""
+        """Return the launch with the arguments and environment that turn signals on.
+
+        `arguments` are the person's own, at the end of the launch's command.
+        """
         if self._adapter is None:
             return launch
         prepared = self._adapter.prepare(arguments)
@@ -262,20 +263,20 @@ class CliSignals:
         if self._adapter is not None:
             self._adapter.start(listener, pid)
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         if self._adapter is not None:
             self._adapter.look()
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer a question its own way; False when it has none."""
+        """Answer a question through the CLI's own interface. Returns False when it has none."""
         return self._adapter is not None and await self._adapter.answer(question_id, choice)
 
     def sender(self) -> Sender | None:
-        """What hands messages over without typing, if there is something now."""
+        """Return what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 
     def correction(self, shown: str) -> str:
-        """What a person has to know whom its last words mislead; empty when they do not."""
+        """Return a correction of the CLI's last output, if that would mislead a person; else an empty string."""
         return self._adapter.correction(shown) if self._adapter else ""
 
     def stop(self) -> None:
@@ -283,51 +284,51 @@ class CliSignals:
             self._adapter.stop()
 
 
-_LINES: Final = 15
-_LOAD_SECONDS: Final = 2.0
-_MOST_LEFT: Final = 5
-_LONGEST_TEXT: Final = 60
+def adapter_for(profile: Profile, context: LaunchContext) -> Adapter | None:
+    """Return the adapter that a profile names in `[signals]`; None when only its screen is read.
+
+    Raises:
+        InvalidProfile: it names an unknown adapter.
+    """
+    if not profile.signals.adapter:
+        return None
+    make = _ADAPTERS.get(profile.signals.adapter)
+    if make is None:
+        raise InvalidProfile(
+            f"profile '{profile.name}': signals.adapter must be one of {', '.join(sorted(_ADAPTERS))}",
+            hint="leave the table [signals] out for a CLI of which only the screen is read",
+        )
+    return make(context)
 
 
-def tell_left(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
-    """Say which messages wait for the agent's next start: whoever leaves its program may not know of them."""
+def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
+    """Log and print which messages wait for the next start: the person who ended the program may not know of them."""
     if not tasks:
         return
     log.info("messages_left", extra={"count": len(tasks)})
     if not is_person_there:
         return
     name = short_name(me)
-    wait = "1 message waits" if len(tasks) == 1 else f"{len(tasks)} messages wait"
+    count = "1 message waits" if len(tasks) == 1 else f"{len(tasks)} messages wait"
     shown = [
-        f"  {task.short_id} from {typed_sender(task.metadata)}: {_beginning(task.message.text)}"
-        for task in tasks[:_MOST_LEFT]
+        f"  {task.short_id} from {typed_sender(task.metadata)}: {_shortened(task.message.text)}"
+        for task in tasks[:_MAX_SHOWN_TASKS]
     ]
-    if len(tasks) > _MOST_LEFT:
-        shown.append(f"  and {len(tasks) - _MOST_LEFT} more  (synapse queue)")
-    say(f"{wait} for {name}, and will be delivered when it is started again  ({start_command(me)})", *shown)
+    if len(tasks) > _MAX_SHOWN_TASKS:
+        shown.append(f"  and {len(tasks) - _MAX_SHOWN_TASKS} more  (synapse queue)")
+    _print(f"{count} for {name}, and will be delivered when it is started again  ({start_command(me)})", *shown)
 
 
 def start_command(me: AgentEntry) -> str:
-    """How a person starts the agent again, so that it has the same queue."""
+    """Return the command that starts the agent again with its queue."""
     return f"synapse {me.agent_type}" + (f" --name {shlex.quote(me.name)}" if me.name else "")
 
 
-def say(*lines: str) -> None:
-    """Print lines on stderr. A full disk or a terminal that is gone: the agent has ended all the same."""
-    with suppress(OSError):
-        sys.stderr.write("\n".join(lines) + "\n")
-        sys.stderr.flush()
+def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
+    """Log how the program ended. If nothing was typed yet, also report what its terminal showed.
 
-
-def _beginning(text: str) -> str:
-    line = " ".join(sanitise(text).split())
-    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
-
-
-def tell_end(program: RunningProgram, driver: PtyDriver) -> None:
-    """Log the end, and if no message was typed yet, what the terminal showed; `synapse start` reads it on stderr.
-
-    Later it shows conversations, which no log may have.
+    `synapse start` reads the report from stderr. After something was typed the terminal shows a conversation, which
+    must not be logged.
     """
     status = program.exit_status
     if status is None:
@@ -336,25 +337,40 @@ def tell_end(program: RunningProgram, driver: PtyDriver) -> None:
         log.info("program_ended", extra={"status": status})
         return
     program.screen.wait_loaded(_LOAD_SECONDS)
-    shown = [line.rstrip() for line in program.screen.history(_LINES) if line.strip()]
+    shown = [line.rstrip() for line in program.screen.history(_SHOWN_LINES) if line.strip()]
     log.warning("program_ended", extra={"status": status, "shown": shown})
     title = f"{describe_exit(status)}; its terminal showed{':' if shown else ' nothing'}"
-    say(title, *(f"  {line}" for line in shown))
+    _print(title, *(f"  {line}" for line in shown))
 
 
-class PersonLines:
-    """Resolves and sends. The pump's thread asks; the sending is done by the loop's threads, so nobody waits."""
+def _print(*lines: str) -> None:
+    """Print lines on stderr. A full disk or a closed terminal must not change how the agent ends."""
+    with suppress(OSError):
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(sanitise(text).split())
+    return line if len(line) <= _MAX_SHOWN_TEXT else f"{line[: _MAX_SHOWN_TEXT - 1]}…"
+
+
+class MentionSender:
+    """Sends `@agent text` lines that a person types at this agent's prompt, from this agent to the other.
+
+    The pump's thread calls it. Sending runs in the loop's thread pool, so that neither the pump nor the loop waits.
+    """
 
     def __init__(self, me: AgentEntry, registry: FileRegistry) -> None:
         self._me = me
         self._registry = registry
-        self.say: Callable[[str], None] = log.info
-        """Tells the person what came of it; set once there is a terminal to say it on."""
+        self.notify: Callable[[str], None] = log.info
+        """Shows the person whether a line was sent; set once there is a terminal to show it on."""
         self._loop = asyncio.get_running_loop()
         self._sending: set[asyncio.Task[None]] = set()
 
     def resolve(self, name: str) -> str:
-        """The id of the agent that `name` means, or an empty string: then the line is the program's."""
+        """Return the id of the agent that `name` means, or an empty string: then the line goes to the program."""
         try:
             return resolve(
                 name, [entry for entry in self._registry.entries() if entry.agent_id != self._me.agent_id]
@@ -363,8 +379,8 @@ class PersonLines:
             return ""
 
     def send(self, agent_id: str, text: str) -> None:
-        """Send from any thread; the person is told what came of it."""
-        with contextlib.suppress(RuntimeError):
+        """Send from any thread, and notify the person of the result."""
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin, agent_id, text)
 
     def _begin(self, agent_id: str, text: str) -> None:
@@ -374,10 +390,10 @@ class PersonLines:
 
     async def _send(self, agent_id: str, text: str) -> None:
         try:
-            told = await asyncio.to_thread(self._deliver, agent_id, text)
+            notice = await asyncio.to_thread(self._deliver, agent_id, text)
         except SynapseError as error:
-            told = f"[→ {agent_id}] not sent: {error}  Your text: {text}"
-        self.say(told)
+            notice = f"[→ {agent_id}] not sent: {error}  Your text: {text}"
+        self.notify(notice)
 
     def _deliver(self, agent_id: str, text: str) -> str:
         entry = resolve(agent_id, self._registry.entries())
@@ -392,47 +408,20 @@ class PersonLines:
         }
         name = short_name(entry)
 
-        def stands_still() -> bool:
+        def is_host_stopped() -> bool:
             return is_stopped(entry.pid, entry.pid_started)
 
-        if stands_still():
+        if is_host_stopped():
             why = f"its process (pid {entry.pid}) is stopped; `kill -CONT {entry.pid}` lets it go on"
             return f"[→ {name}] not sent: {why}  Your text: {text}"
         address = HostAddress(entry.socket, port=entry.port)
         try:
-            answer = request(address, "POST", "/tasks/send", body, is_stopped=stands_still)
-        except NoAnswer as silence:
-            if not silence.sent:
-                return f"[→ {name}] not sent: {silence}  Your text: {text}"
-            return f"[→ {name}] not confirmed: {silence}; it may still arrive (synapse queue {name})  Your text: {text}"
+            answer = request(address, "POST", "/tasks/send", body, is_stopped=is_host_stopped)
+        except NoAnswer as error:
+            if not error.sent:
+                return f"[→ {name}] not sent: {error}  Your text: {text}"
+            return f"[→ {name}] not confirmed: {error}; it may still arrive (synapse queue {name})  Your text: {text}"
         if answer.status >= 400:
             why = answer.body.get("error", {}).get("message", answer.status)
             return f"[→ {name}] not sent: {why}  Your text: {text}"
         return f"[→ {name}] sent  (task {answer.body['task']['id'][:8]})"
-
-
-_ADAPTERS: Final[dict[str, Callable[[LaunchContext], Adapter]]] = {
-    "claude": ClaudeSignals,
-    "codex": CodexSignals,
-    "codex_app_server": CodexAppServerSignals,
-    "copilot": CopilotSignals,
-    "gemini": GeminiSignals,
-    "opencode": OpenCodeSignals,
-}
-
-
-def adapter_for(profile: Profile, around: LaunchContext) -> Adapter | None:
-    """Return what listens to the profile's CLI; None when it is known by its screen alone.
-
-    Raises:
-        InvalidProfile: it names an adapter that there is not.
-    """
-    if not profile.signals.adapter:
-        return None
-    make = _ADAPTERS.get(profile.signals.adapter)
-    if make is None:
-        raise InvalidProfile(
-            f"profile '{profile.name}': signals.adapter must be one of {', '.join(sorted(_ADAPTERS))}",
-            hint="leave the table [signals] out for a CLI that is known by its screen alone",
-        )
-    return make(around)

@@ -16,36 +16,35 @@ from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import Script, read_script
 from synapse.host.agent import RunningAgent
 from synapse.host.host import run_host
-from synapse.host.identity import reserve
+from synapse.host.identity import SCRIPTED, reserve
 from synapse.tasks.admission import MODES, Acceptance
 
-AGENT_TYPE: Final = "scripted"
 PORTS: Final = range(8180, 8190)
 
 
 def run_script(
     path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
 ) -> int:
-    """Play a script as an agent until it exits or this process is told to end; return its exit status.
+    """Run a script as an agent until it exits or a signal stops this process; return its exit status.
 
-    `introduce` is called once it can be asked.
+    `introduce` is called once the agent serves requests.
 
-    Raises InvalidRequest when the script cannot be played, and what `take_place` and `run_host` raise.
+    Raises InvalidRequest for an invalid script, and what `reserve` and `run_host` raise.
     """
     script = read_script(path)
     clock = SystemClock()
-    place = reserve(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
-    log_to(settings.logs, place.entry.agent_id, name)
+    identity = reserve(SCRIPTED, PORTS, name=name, port=port, settings=settings, clock=clock)
+    log_to(settings.logs, identity.entry.agent_id, name)
 
     async def start(me: AgentEntry) -> RunningAgent:
         return replace(play(script, clock), on_served=lambda: introduce(me))
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(place, start, settings, instructions=False))
+        return runner.run(run_host(identity, start, settings, instructions=False))
 
 
 def play(script: Script, clock: Clock) -> RunningAgent:
-    """An agent that plays the script."""
+    """Return an agent that runs the script."""
     driver = ScriptedDriver(script, clock)
 
     async def stop() -> None:

@@ -20,12 +20,12 @@ from synapse.tasks.intake import Limits
 from synapse.tasks.quota import Quota
 from synapse.tasks.stopped import LeaseHolder, StoppedTasks
 
-_LEASES: Final = count(1)
+_LEASE_NUMBERS: Final = count(1)
 
 
 @asynccontextmanager
 async def open_stopped(settings: Settings) -> AsyncGenerator[StoppedTasks]:
-    """Open the store for a moment. Raises StoreFailed."""
+    """Open the store for the length of a block, and yield its StoppedTasks. Raises StoreFailed."""
     store = await open_store(settings)
     try:
         yield stopped_tasks(store, settings)
@@ -34,7 +34,7 @@ async def open_stopped(settings: Settings) -> AsyncGenerator[StoppedTasks]:
 
 
 def stopped_tasks(store: TaskStore, settings: Settings) -> StoppedTasks:
-    """Return the service for the agents of this home that do not run."""
+    """Return the service for the agents of this home that are not running."""
     clock = SystemClock()
 
     def quota_of(inbox: str, agent: str) -> Quota:
@@ -45,7 +45,7 @@ def stopped_tasks(store: TaskStore, settings: Settings) -> StoppedTasks:
         store,
         clock=clock,
         holder=LeaseHolder(
-            new_name=lambda: f"{os.getpid()}:{own_start_time()}:{next(_LEASES)}",
+            new_name=lambda: f"{os.getpid()}:{own_start_time()}:{next(_LEASE_NUMBERS)}",
             is_alive=holders_of(FileRegistry(settings.registry)),
         ),
         limits=Limits(queue=settings.queue_limit, ttl=timedelta(seconds=ttl) if ttl else None),

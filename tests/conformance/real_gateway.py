@@ -15,7 +15,7 @@ from tests.conformance.real_hosts import COMMAND, CONFORMANCE, PATIENCE, environ
 from tests.conformance.wire_client import Reply, WireClient
 from tests.integration.waiting import until
 
-RESIDENT = f"""
+IN_PROCESS = f"""
 [[agents]]
 id = "tck"
 driver = "scripted"
@@ -44,7 +44,7 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway(home: Path, config: str = RESIDENT, *flags: str) -> Generator[RunningGateway]:
+def gateway(home: Path, config: str = IN_PROCESS, *flags: str) -> Generator[RunningGateway]:
     """A gateway until the end of the block, on a free port."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "gateway.toml").write_text(config, encoding="utf-8")

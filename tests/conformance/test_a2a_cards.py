@@ -14,7 +14,7 @@ import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as v0_3
 from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc as v0_3_grpc
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, entry_of, environ, scripted_host
 from tests.conformance.wire_client import Reply, WireClient
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 CARD = "/.well-known/agent-card.json"
 AGENT = "/agents/tck"
-DEFAULT = f'default_agent = "tck"\n{RESIDENT}'
+DEFAULT = f'default_agent = "tck"\n{IN_PROCESS}'
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ async def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(runni
 
 
 def test_a_default_agent_that_nobody_knows_is_told_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(f'default_agent = "tkc"\n{RESIDENT}', encoding="utf-8")
+    (tmp_path / "gateway.toml").write_text(f'default_agent = "tkc"\n{IN_PROCESS}', encoding="utf-8")
     command = [*COMMAND, "gateway", "--port", "0", "--no-auth"]
 
     done = subprocess.run(

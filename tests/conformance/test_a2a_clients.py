@@ -21,7 +21,7 @@ from a2a.utils.errors import (
 )
 
 from synapse.core.agent import AgentEntry
-from tests.conformance.real_gateway import RESIDENT, gateway
+from tests.conformance.real_gateway import IN_PROCESS, gateway
 from tests.conformance.real_hosts import dummy_host, scripted_host
 from tests.conformance.sdk_client import ended, everything, message
 
@@ -35,7 +35,7 @@ BINDINGS = ["JSONRPC", "HTTP+JSON"]
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AgentEntry]]:
     """Each agent at its own host and behind a gateway; one script also in the gateway itself."""
     home = tmp_path_factory.mktemp("c")
-    with scripted_host(home) as script, dummy_host(home) as dummy, gateway(home, RESIDENT, "--no-auth") as running:
+    with scripted_host(home) as script, dummy_host(home) as dummy, gateway(home, IN_PROCESS, "--no-auth") as running:
 
         def behind(name: str) -> AgentEntry:
             return AgentEntry(name, "any", endpoint=f"{running.url}/agents/{name}", socket=running.entry.socket)

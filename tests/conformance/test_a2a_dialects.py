@@ -24,7 +24,7 @@ from tests.conformance import (
 )
 from tests.conformance.a2a_row import EXTENDED, GATEWAY, HOST, PLAIN, ROWS, Row
 from tests.conformance.a2a_speakers import Speaker
-from tests.conformance.real_gateway import RESIDENT, gateway
+from tests.conformance.real_gateway import IN_PROCESS, gateway
 from tests.conformance.real_hosts import EXTENSIONS, entry_of, scripted_host
 from tests.conformance.wire_client import WireClient
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 
 CLAUSES = (a2a_task_rows, a2a_stream_rows, a2a_list_rows, a2a_push_rows, a2a_gateway_rows, a2a_extension_rows)
 """Importing them fills the table."""
-RESIDENTS = f"""{RESIDENT}
+RESIDENTS = f"""{IN_PROCESS}
 [[agents]]
 id = "{EXTENDED}"
 driver = "scripted"

@@ -18,7 +18,7 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.types import a2a_pb2_grpc
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import scripted_host
 from tests.conformance.sdk_client import ended, everything, message
 
@@ -28,7 +28,7 @@ PATIENCE = 30.0
 CONFIG = f"""
 default_agent = "tck"
 allow_private_webhooks = true
-{RESIDENT}
+{IN_PROCESS}
 """
 
 
@@ -256,7 +256,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
     """Where a gateway that wants keys serves gRPC, and the keys of two callers."""
     home = tmp_path_factory.mktemp("k")
     ours, theirs = new_key(home, "us"), new_key(home, "them", "--agents", "somebody-else")
-    with gateway(home, RESIDENT) as running:
+    with gateway(home, IN_PROCESS) as running:
         card = running.ask("GET", "/agents/tck/.well-known/agent-card.json", key=ours).json
         yield card["supportedInterfaces"][-1]["url"], ours, theirs
 

@@ -14,7 +14,7 @@ import pytest
 from a2a.types import a2a_pb2 as a2a
 from a2a.types import a2a_pb2_grpc
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import PATIENCE, entry_of, scripted_host
 from tests.conformance.wire_client import Reply, WireClient
 
@@ -49,7 +49,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     home = tmp_path_factory.mktemp("g")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNAPSE_MAX_BODY_BYTES", str(LIMIT))
-        with scripted_host(home), gateway(home, RESIDENT) as running:
+        with scripted_host(home), gateway(home, IN_PROCESS) as running:
             yield running
 
 
@@ -250,7 +250,7 @@ async def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
 
 
 def test_who_asks_too_often_is_told_so_in_the_words_of_the_request(tmp_path: Path) -> None:
-    config = f"[rate_limit]\nrequests_per_minute = 1\nburst = 1\n{RESIDENT}"
+    config = f"[rate_limit]\nrequests_per_minute = 1\nburst = 1\n{IN_PROCESS}"
     with gateway(tmp_path, config) as running:
         place = Place(running.entry.port, new_key(tmp_path, "laptop", "--actions", "all"))
         place.ask("GET", f"{AGENT}/v1/tasks", CURRENT)

@@ -24,7 +24,7 @@ from a2a.types import a2a_pb2_grpc
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway
 from tests.conformance.real_hosts import PATIENCE, scripted_host
 from tests.conformance.wire_client import WireClient
 
@@ -104,7 +104,7 @@ def check(streams: list[tuple[HTTPResponse, str, Told]]) -> None:
 
 
 def test_the_streams_of_a_gateway_that_is_told_to_end(tmp_path: Path) -> None:
-    with gateway(tmp_path, RESIDENT, "--no-auth") as running, ExitStack() as opened:
+    with gateway(tmp_path, IN_PROCESS, "--no-auth") as running, ExitStack() as opened:
         port, base = running.entry.port, f"{AGENT}/v1"
         task = asking(port, base)
         asked: list[tuple[str, Fields | None, str, str, Told]] = [
@@ -152,7 +152,7 @@ def test_the_streams_of_a_host_that_is_told_to_end(tmp_path: Path) -> None:
 
 
 async def test_the_sdks_clients_are_told_too(tmp_path: Path) -> None:
-    with gateway(tmp_path, f'default_agent = "tck"\n{RESIDENT}', "--no-auth") as running:
+    with gateway(tmp_path, f'default_agent = "tck"\n{IN_PROCESS}', "--no-auth") as running:
         task = asking(running.entry.port, f"{AGENT}/v1")
         await _followed_to_the_end(running, task)
 

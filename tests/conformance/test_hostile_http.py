@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from synapse.core.agent import AgentEntry
 from synapse.host.routes import host_dialects
-from tests.conformance.real_gateway import RESIDENT, gateway
+from tests.conformance.real_gateway import IN_PROCESS, gateway
 from tests.conformance.real_hosts import scripted_host
 from tests.conformance.wire_client import Reply, WireClient
 from tests.property.test_a2a_hostile import METHODS, PARAMS
@@ -48,7 +48,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
     home = tmp_path_factory.mktemp("x")
-    with scripted_host(home) as host, gateway(home, RESIDENT, "--no-auth") as running:
+    with scripted_host(home) as host, gateway(home, IN_PROCESS, "--no-auth") as running:
         there = WireClient(running.entry.port)
         document = there.request("GET", "/openapi.json").json
         mounted = [(method.upper(), path) for path, methods in document["paths"].items() for method in methods]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from synapse.gateway.config import load_config
-from tests.conformance.real_gateway import RESIDENT, gateway
+from tests.conformance.real_gateway import IN_PROCESS, gateway
 from tests.conformance.real_hosts import ROOT, scripted_host
 
 DOCUMENT = (ROOT / "docs" / "howto" / "run-the-gateway.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ TALK, REGISTRATION = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
 @pytest.mark.integration
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the lines need curl")
 def test_the_lines_work(tmp_path: Path) -> None:
-    with scripted_host(tmp_path) as other, gateway(tmp_path, RESIDENT, "--no-auth") as running:
+    with scripted_host(tmp_path) as other, gateway(tmp_path, IN_PROCESS, "--no-auth") as running:
 
         def typed(block: str) -> str:
             line = block.replace("localhost:8000", f"localhost:{running.entry.port}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.a2a_push_rows import Webhook
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import scripted_host
 from tests.conformance.supervisor_examples import CARD, PUSH, SEND, TASK
 from tests.conformance.wire_client import Reply, WireClient
@@ -77,7 +77,7 @@ def message(cue: str, text: str, metadata: Body | None = None, **configuration: 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent]]:
     home = tmp_path_factory.mktemp("v")
-    with scripted_host(home, name="conf"), gateway(home, RESIDENT) as running:
+    with scripted_host(home, name="conf"), gateway(home, IN_PROCESS) as running:
         key = new_key(home, "laptop")
         yield {name: Agent(running, key, name) for name in ("conf", "tck")}
 

@@ -116,7 +116,7 @@ class World:
         return await self.store.stored_bytes(scope=scope)
 
     async def refresh(self) -> None:
-        """Who is here is known at any moment."""
+        """Do nothing: the agents are always up to date."""
 
     def is_current(self) -> bool:
         return True

@@ -16,7 +16,7 @@ import pytest
 from synapse.cli.main import main
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
-from synapse.host.background import Launch, start_host, stop_host
+from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.registry.files import FileRegistry, start_time
 from tests.integration.cli.session import ROOT
 
@@ -57,14 +57,14 @@ def wait_until_gone(pid: int) -> None:
             os.close(process)
 
 
-def launched_as(code: str, monkeypatch: pytest.MonkeyPatch) -> Launch:
+def launched_as(code: str, monkeypatch: pytest.MonkeyPatch) -> HostLaunch:
     """A launch whose host is another program."""
 
-    def command(_: Launch) -> list[str]:
+    def command(_: HostLaunch) -> list[str]:
         return [sys.executable, "-c", code]
 
-    monkeypatch.setattr(Launch, "command", command)
-    return Launch(verb=["dummy"])
+    monkeypatch.setattr(HostLaunch, "command", command)
+    return HostLaunch(verb=["dummy"])
 
 
 def test_a_host_is_started_restarted_and_stopped(
@@ -100,7 +100,7 @@ def test_a_scripted_agent_runs_in_the_background_too(
 
 def test_a_host_that_fails_tells_its_own_error(registry: FileRegistry, tmp_path: Path) -> None:
     with pytest.raises(SynapseError) as caught:
-        start_host(Launch(verb=["dummy"], port=99999), registry, tmp_path / "logs")
+        start_host(HostLaunch(verb=["dummy"], port=99999), registry, tmp_path / "logs")
 
     assert "99999 is not a port" in str(caught.value)
     assert not list((tmp_path / "logs").iterdir())
@@ -124,7 +124,7 @@ def test_a_host_that_never_comes_up_is_ended(
     code = f"import os,signal; open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); signal.pause()"
     launch = launched_as(code, monkeypatch)
 
-    with pytest.raises(AgentUnresponsive, match="did not come up"):
+    with pytest.raises(AgentUnresponsive, match="did not start"):
         start_host(launch, registry, tmp_path / "logs")
 
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))

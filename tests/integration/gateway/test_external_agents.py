@@ -1,4 +1,4 @@
-"""Agents from elsewhere are registered at a gateway by their address, and reached like any other."""
+"""External agents are registered at a gateway by URL, and called like any other agent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     home, elsewhere = tmp_path_factory.mktemp("h"), tmp_path_factory.mktemp("e")
     script = elsewhere / "script.toml"
     script.write_text(SCRIPT, encoding="utf-8")
-    resident = f'[[agents]]\nid = "inner"\ndriver = "scripted"\nscript = "{script}"\n'
+    inner = f'[[agents]]\nid = "inner"\ndriver = "scripted"\nscript = "{script}"\n'
     with ExitStack() as stack:
         sdk = stack.enter_context(sdk_agents())
         host = stack.enter_context(scripted_host(elsewhere, script))
@@ -66,7 +66,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         stranger.serves("/.well-known/agent-card.json", card_0_3(f"http://127.0.0.1:{host.port}/", streaming=True))
         former = {"url": f"http://127.0.0.1:{host.port}", "preferredTransport": "HTTP+JSON"}
         stranger.serves("/rest.json", {**card_0_3("", streaming=True), **former})
-        locked = stack.enter_context(gateway(elsewhere, resident))
+        locked = stack.enter_context(gateway(elsewhere, inner))
         assert sdk.stdout is not None
         ports = sdk.stdout.readline().split()
         addresses = {
@@ -159,7 +159,7 @@ def test_what_is_known_of_credentials_is_private(running: RunningGateway) -> Non
     assert secret not in str(listed)
 
 
-def test_an_agent_that_was_removed_is_not_there_any_more(running: RunningGateway) -> None:
+def test_a_removed_agent_is_no_longer_listed(running: RunningGateway) -> None:
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_0_3(stranger.url))
         assert running.ask("POST", "/agents", {"url": stranger.url, "id": "passing"}).status == 201

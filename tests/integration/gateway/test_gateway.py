@@ -1,4 +1,4 @@
-"""A real gateway before real hosts: keys, scopes, agents that come and go, and everything that is asked of it."""
+"""A real gateway with real hosts: keys, scopes, agents that come and go, and every kind of request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, EXTENSIONS, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
@@ -33,7 +33,7 @@ instructions = false
 
 @dataclass(frozen=True)
 class Served:
-    """A gateway before a scripted host, a resident and an agent that it keeps; and two who may ask."""
+    """A gateway before a scripted host, an in-process agent and an agent that it starts; and two callers."""
 
     gateway: RunningGateway
     laptop: str
@@ -63,7 +63,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("g")
-    with scripted_host(home, name="conf"), gateway(home, RESIDENT + KEPT) as running:
+    with scripted_host(home, name="conf"), gateway(home, IN_PROCESS + KEPT) as running:
         laptop, phone = new_key(home, "laptop", "--actions", "all"), new_key(home, "phone")
         with closing(WireClient(running.entry.port).connection()):
             yield Served(running, laptop, phone)
@@ -73,7 +73,7 @@ def listed(served: Served) -> set[str]:
     return {agent["id"] for agent in served.read("/agents/list.json").json["agents"]}
 
 
-def test_nobody_gets_in_without_a_key(served: Served) -> None:
+def test_a_request_without_a_key_is_refused(served: Served) -> None:
     for path in ("/agents/list.json", "/agents", "/agents/conf/v1/tasks", "/agents/conf/v1/card"):
         reply = served.gateway.ask("GET", path)
         assert reply.status == 401, path
@@ -244,7 +244,7 @@ def test_an_agent_that_the_gateway_keeps_is_started_again(served: Served) -> Non
     assert served.send("ada", "again", blocking=True)["status"] == "succeeded"
 
 
-def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served) -> None:
+def test_an_external_agent_is_registered_called_and_removed(served: Served) -> None:
     registry = served.gateway.home / "registry"
     entries = [json.loads(file.read_text(encoding="utf-8")) for file in registry.glob("[!.]*.json")]
     url = next(entry["endpoint"] for entry in entries if entry["name"] == "conf")
@@ -265,7 +265,7 @@ def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served)
     ("url", "why"),
     [("http://169.254.169.254/latest", "is a link-local address"), ("http://localhost:1", "nothing listens at")],
 )
-def test_an_address_that_is_no_agent_s_is_told_to_whoever_names_it(served: Served, url: str, why: str) -> None:
+def test_registering_an_address_without_an_agent_says_why_it_failed(served: Served, url: str, why: str) -> None:
     refused = served.gateway.ask("POST", "/agents", {"url": url, "id": "nobody"}, key=served.laptop)
 
     error = refused.json["error"]
@@ -319,8 +319,8 @@ def test_a_port_has_one_gateway(served: Served) -> None:
     [
         (["--host", "0.0.0.0", "--no-auth"], b"without authentication"),
         (["--host", "0.0.0.0"], b"without TLS"),
-        (["--config", "nowhere.toml"], b"is not there"),
-        (["--public-url", "nonsense"], b"is no address"),
+        (["--config", "nowhere.toml"], b"does not exist"),
+        (["--public-url", "nonsense"], b"is not an address"),
         (["--tls-cert", "nowhere.pem", "--tls-key", "nowhere.pem"], b"nowhere.pem cannot be read"),
     ],
 )
@@ -332,7 +332,7 @@ def test_what_would_be_unsafe_or_makes_no_sense_is_refused(tmp_path: Path, flags
 
 
 def test_a_gateway_in_the_background_is_started_and_stopped_and_ends_its_streams(tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(RESIDENT, encoding="utf-8")
+    (tmp_path / "gateway.toml").write_text(IN_PROCESS, encoding="utf-8")
     started = run(tmp_path, "start", "gateway", "--port", "0", "--no-auth", "--json")
     assert started.returncode == 0, started.stderr
     entry = json.loads(started.stdout)

@@ -1,4 +1,4 @@
-"""Keeping a real gateway running: probes, figures, documents, logs, and the trace that a request is part of."""
+"""Operating a real gateway: probes, metrics, documents, logs and traces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from a2a.types import a2a_pb2 as a2a
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
 from tests.conformance.a2a_push_rows import Webhook
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
@@ -26,7 +26,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     home = tmp_path_factory.mktemp("o")
-    with scripted_host(home, name="conf"), gateway(home, f"public_discovery = true\n{RESIDENT}") as started:
+    with scripted_host(home, name="conf"), gateway(home, f"public_discovery = true\n{IN_PROCESS}") as started:
         yield started
 
 
@@ -35,7 +35,7 @@ def key(running: RunningGateway) -> str:
     return new_key(running.home, "laptop")
 
 
-def figures(running: RunningGateway, key: str) -> dict[str, float]:
+def metrics(running: RunningGateway, key: str) -> dict[str, float]:
     reply = running.ask("GET", "/metrics", key=key)
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain")
@@ -57,7 +57,7 @@ def test_probes_need_no_key(running: RunningGateway, path: str) -> None:
     assert (reply.status, reply.json) == (200, {"status": "ok"})
 
 
-def test_figures_need_a_key_for_all_agents(running: RunningGateway, key: str) -> None:
+def test_metrics_need_a_key_for_all_agents(running: RunningGateway, key: str) -> None:
     some = new_key(running.home, "some", "--agents", "conf")
 
     assert running.ask("GET", "/metrics").status == 401
@@ -65,13 +65,13 @@ def test_figures_need_a_key_for_all_agents(running: RunningGateway, key: str) ->
     assert running.ask("GET", "/metrics", key=key).status == 200
 
 
-def test_figures_tell_of_agents_requests_and_deliveries(running: RunningGateway, key: str) -> None:
-    figures(running, key)
+def test_metrics_cover_agents_requests_and_deliveries(running: RunningGateway, key: str) -> None:
+    metrics(running, key)
     for agent in ("conf", "tck"):
         send(running, agent, key)
     assert running.ask("GET", "/agents/conf/v1/tasks/none", key=key).status == 404
 
-    seen = until(lambda: _settled(figures(running, key)), "delivery times")
+    seen = until(lambda: _settled(metrics(running, key)), "delivery times")
 
     assert seen['synapse_messages_waiting{agent="conf"}'] == 0
     assert seen['synapse_requests_total{dialect="supervisor",outcome="ok"}'] >= 2
@@ -81,13 +81,13 @@ def test_figures_tell_of_agents_requests_and_deliveries(running: RunningGateway,
 
 
 def _settled(seen: dict[str, float]) -> dict[str, float]:
-    """The figures when both agents have answered and are ready again, else nothing."""
+    """The metrics when both agents have answered and are ready again, else nothing."""
     counted = [f'synapse_delivery_seconds_count{{agent="{agent}",step="answered"}}' for agent in ("conf", "tck")]
     is_settled = all(seen.get(name) for name in counted) and seen['synapse_agents{state="ready"}'] == 2
     return seen if is_settled else {}
 
 
-def test_what_is_served_is_told_to_programs_and_to_people(running: RunningGateway) -> None:
+def test_the_openapi_document_is_served_to_programs_and_people(running: RunningGateway) -> None:
     document = running.ask("GET", "/openapi.json").json
     page = running.ask("GET", "/docs")
 
@@ -123,7 +123,7 @@ def test_grpc_takes_a_trace_too_and_is_counted(running: RunningGateway, key: str
         answer = NEW_STUB_1_0(channel).SendMessage(request, metadata=metadata, timeout=PATIENCE)
 
     assert answer.task.metadata["trace"]["traceparent"] == PARENT
-    assert figures(running, key)['synapse_requests_total{dialect="grpc",outcome="ok"}'] >= 1
+    assert metrics(running, key)['synapse_requests_total{dialect="grpc",outcome="ok"}'] >= 1
 
 
 def test_the_log_is_lines_of_json_without_secrets(running: RunningGateway, key: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Registering agents from elsewhere: a name is had by one, whoever asks for it and however many ask at once."""
+"""Registering external agents: a name belongs to one agent, however many requests arrive at once."""
 
 from __future__ import annotations
 
@@ -45,38 +45,38 @@ SHARED = Caller(name="shared")
 
 
 def running() -> int:
-    """How many residents there are, shown or not."""
+    """How many agents run in this process, listed or not."""
     return sum("InProcessAgent._run" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
 
 @asynccontextmanager
 async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, InProcessAgents]]:
     store = await LeasedStore.open(home / "store.db")
-    residents = InProcessAgents()
+    agents = InProcessAgents()
     clock = SystemClock()
     registry = open_registry(home / "registry", clock.monotonic)
-    sockets = tempfile.TemporaryDirectory(prefix="s")
-    settings = Settings(home=home, uds_dir=Path(sockets.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
+    folder = tempfile.TemporaryDirectory(prefix="s")
+    settings = Settings(home=home, uds_dir=Path(folder.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
     try:
         async with asyncio.timeout(BOUND):
-            doors = InProcessSockets(AgentEntry(GATEWAY, "gateway"), registry, settings)
+            sockets = InProcessSockets(AgentEntry(GATEWAY, "gateway"), registry, settings)
             yield (
                 GatewayExternals(
                     settings,
                     store,
                     registry,
-                    residents,
+                    agents,
                     clock,
                     hosts=open_host_client(registry, clock, registry.recheck),
                     gateways=open_registry(home / "gateways", clock.monotonic),
-                    doors=doors,
+                    sockets=sockets,
                 ),
-                residents,
+                agents,
             )
     finally:
-        await residents.stop()
+        await agents.stop()
         await store.close()
-        sockets.cleanup()
+        folder.cleanup()
 
 
 def runs_here(agent_id: str, name: str = "") -> AgentEntry:
@@ -85,12 +85,12 @@ def runs_here(agent_id: str, name: str = "") -> AgentEntry:
 
 
 @pytest.mark.parametrize("taken", ["ada", "synapse-codex-8120"])
-async def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Path, taken: str) -> None:
+async def test_the_name_and_the_id_of_a_running_agent_cannot_be_registered(tmp_path: Path, taken: str) -> None:
     async def story(url: str) -> None:
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             with pytest.raises(NameTaken):
                 await externals.register(RegisterAgent(url=url, agent=taken), OWNER)
-            assert list(residents()) == []
+            assert list(agents()) == []
 
     registry = FileRegistry(tmp_path / "registry")
     registry.write(runs_here("synapse-codex-8121", "ada"))
@@ -102,7 +102,7 @@ async def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_pa
 
 async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(tmp_path: Path) -> None:
     async def story(url: str) -> None:
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             store = await LeasedStore.open(tmp_path / "store.db")
             await keep(store, waiting("of a host", inbox="ada", agent_id="synapse-codex-8120"))
             await keep(store, waiting("of its own", inbox="other", agent_id="other"))
@@ -112,19 +112,19 @@ async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_str
                 await externals.register(RegisterAgent(url=url, agent="ada"), OWNER)
             await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
 
-            assert [agent.name for agent in residents()] == ["other"]
+            assert [agent.name for agent in agents()] == ["other"]
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
         await story(stranger.url)
 
 
-async def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
+async def test_concurrent_registrations_of_an_agent_result_in_one(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         register = RegisterAgent(url=url, agent="other")
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             await asyncio.gather(*(externals.register(register, OWNER) for _ in range(5)))
-            assert [agent.name for agent in residents()] == ["other"]
+            assert [agent.name for agent in agents()] == ["other"]
             assert running() == 1
 
             ends = await asyncio.gather(*(externals.remove("other") for _ in range(2)), return_exceptions=True)
@@ -139,12 +139,12 @@ async def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp
 @pytest.mark.parametrize("caller", [LAPTOP, SHARED])
 async def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
     async def story(url: str) -> None:
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             with pytest.raises(InvalidField, match="is a loopback address") as refused:
                 await externals.register(RegisterAgent(url=url, agent="other"), caller)
             assert refused.value.field == "url"
             assert "allow_private_agents" in refused.value.hint
-            assert list(residents()) == []
+            assert list(agents()) == []
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
@@ -184,15 +184,15 @@ async def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_
         await story(stranger.url)
 
 
-async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Path) -> None:
+async def test_the_error_for_an_address_without_an_agent_lists_what_was_tried(tmp_path: Path) -> None:
     async def story(*urls: str) -> list[NoAgentThere]:
         told: list[NoAgentThere] = []
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             for url in urls:
                 with pytest.raises(NoAgentThere) as refused:
                     await externals.register(RegisterAgent(url=url), OWNER)
                 told.append(refused.value)
-            assert list(residents()) == []
+            assert list(agents()) == []
         return told
 
     with stranger_at_home() as stranger, socket.socket() as taken:
@@ -210,21 +210,21 @@ async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_pat
         assert (answer.status, nobody.encode() in answer.body) == (400, True)
 
 
-async def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
+async def test_agents_that_another_process_adds_or_removes_are_noticed(tmp_path: Path) -> None:
     async def story(url: str) -> None:
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             await externals.start_known()
             command = open_externals(tmp_path)
             for alias in ("other", "third"):
                 await command.add(AddExternal(url=url, alias=alias))
             await externals.recheck()
-            assert {agent.name for agent in residents()} == {"other", "third"}
-            (before,) = (agent.entry for agent in residents() if agent.name == "third")
+            assert {agent.name for agent in agents()} == {"other", "third"}
+            (before,) = (agent.entry for agent in agents() if agent.name == "third")
 
             await command.remove(RemoveExternal("other"))
             await externals.recheck()
 
-            (after,) = residents()
+            (after,) = agents()
             assert after.entry is before  # it was not started anew
             assert running() == 1
 
@@ -235,11 +235,11 @@ async def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) ->
 
 async def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
     async def story(url: str) -> None:
-        async with opened(tmp_path) as (externals, residents):
+        async with opened(tmp_path) as (externals, agents):
             await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
             (tmp_path / "external" / "broken.json").write_text("{", encoding="utf-8")
             await externals.recheck()
-            assert [agent.name for agent in residents()] == ["other"]
+            assert [agent.name for agent in agents()] == ["other"]
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))

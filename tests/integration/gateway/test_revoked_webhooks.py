@@ -1,4 +1,4 @@
-"""A key that is revoked takes its webhooks with it, and leaves its tasks."""
+"""Revoking a key stops its webhooks, and keeps its tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(home: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_what_happens_after_a_key_was_revoked_is_not_told(tmp_path: Path) -> None:
+def test_webhooks_of_a_revoked_key_get_nothing(tmp_path: Path) -> None:
     home = tmp_path / "h"
     with stranger_at_home() as receiver, gateway(home) as running:
         receiver.routes["/hook"] = lambda _heard: Said({})

@@ -1,4 +1,4 @@
-"""A key has so many streams open at a time, of whatever kind, and is told so in the words of each."""
+"""A key has a limit of open streams over all dialects, and each dialect reports it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
+from tests.conformance.real_gateway import IN_PROCESS, RunningGateway, gateway, new_key
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
 BOUND = 20.0
-CONFIG = f"public_discovery = true\n{RESIDENT}\n[rate_limit]\nopen_streams = 2\n"
+CONFIG = f"public_discovery = true\n{IN_PROCESS}\n[rate_limit]\nopen_streams = 2\n"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_streams_of_all_kinds_share_the_limit_of_a_key(running: RunningGateway) 
         assert grpc_status(running, waiting_task(running, other), other) == "OK"
 
         first.close()
-        until(lambda: grpc_status(running, task, key) == "OK", "a place that is free again")
+        until(lambda: grpc_status(running, task, key) == "OK", "a free slot")
 
 
 def grpc_status(running: RunningGateway, task: str, key: str) -> str:

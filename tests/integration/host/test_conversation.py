@@ -106,7 +106,7 @@ def test_a_reply_to_an_unknown_task_is_delivered_as_a_new_message_with_a_warning
     assert ask(ada, "GET", "/tasks")[1]["tasks"][0]["message"]["parts"][0]["text"] == "late news"
 
 
-def test_agents_that_would_wait_for_each_other_are_told_at_once(here: Session) -> None:
+def test_agents_that_would_wait_for_each_other_are_refused_at_once(here: Session) -> None:
     here.start("ada")
     here.start("bob")
 
@@ -251,7 +251,7 @@ def test_priority_five_interrupts_and_is_typed_ahead_of_the_queue(here: Session)
     assert (texts["wait 60"]["status"], texts["wait 60"]["metadata"]["reason"]) == ("canceled", "interrupted")
 
 
-def test_more_than_ten_of_a_kind_get_ports_from_8200_up(here: Session) -> None:
+def test_the_eleventh_agent_of_a_profile_gets_a_port_from_8200_up(here: Session) -> None:
     ports = [here.start(f"n{number}")["port"] for number in range(3)]
 
     assert len(set(ports)) == 3

@@ -1,4 +1,4 @@
-"""Another user who opens as many connections as he can does not keep the owner from an agent."""
+"""Another user who opens many connections does not lock the owner out of an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that wait longer than they should: a real host says why, everywhere where a person looks."""
+"""Messages that wait longer than they should: a real host shows why in each view."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_program_that_never_rests_calls_a_person_until_it_does(house: House) -
     assert house.synapse("approvals").stderr == "No agent waits for a person.\n"
 
 
-def test_a_turn_that_does_not_end_because_its_program_never_rests_is_told_to_those_behind_it(house: House) -> None:
+def test_queued_messages_show_that_the_turn_before_them_never_ends(house: House) -> None:
     house.add_profile("ticker", RESTED, "ticker", "--calm")
     host = house.start("ticker", name="clock")
     until(lambda: host.get("/status").body["state"] == "ready", "the prompt")

@@ -1,4 +1,4 @@
-"""Asking real hosts: what their agents do, followed over restarts and ends, and their terminals."""
+"""The client of real hosts: status, followed over restarts and ends, and terminals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def state_of(statuses: AsyncGenerator[AgentStatus, None]) -> str:
     return (await anext(statuses)).state
 
 
-async def test_each_state_of_an_agent_is_told_and_its_end(home: Path) -> None:
+async def test_each_state_of_an_agent_is_reported_and_its_end(home: Path) -> None:
     script = home / "script.toml"
     script.write_text(SCRIPT, encoding="utf-8")
 
@@ -89,7 +89,7 @@ async def test_each_state_of_an_agent_is_told_and_its_end(home: Path) -> None:
         hosts.close()
 
 
-async def test_whoever_follows_an_agent_sees_it_come_back_when_it_is_restarted(home: Path) -> None:
+async def test_a_follower_of_an_agent_sees_its_restart(home: Path) -> None:
     # A port that no other agent is given: while the host is away, another could take it.
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -110,7 +110,7 @@ async def test_whoever_follows_an_agent_sees_it_come_back_when_it_is_restarted(h
         synapse(home, "stop", "--all", "--force")
 
 
-async def test_bytes_go_both_ways_between_a_terminal_and_whoever_opened_it(home: Path) -> None:
+async def test_bytes_go_both_ways_through_an_opened_terminal(home: Path) -> None:
     with dummy_host(home) as entry:
         hosts = client_of(home)
         async with asyncio.timeout(BOUND):

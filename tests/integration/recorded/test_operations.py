@@ -1,6 +1,6 @@
 """What operators depend on: the names, labels and kinds of the metrics, and the methods of gRPC.
 
-tests/integration/gateway/test_operations.py checks the figures themselves. How to record anew: see golden.py.
+tests/integration/gateway/test_operations.py checks the values themselves. How to record anew: see golden.py.
 """
 
 from __future__ import annotations

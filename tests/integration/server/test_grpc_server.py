@@ -26,7 +26,7 @@ from synapse.dialects.dialect import Dialect
 from synapse.gateway.cards import GatewayCards
 from synapse.gateway.config import AgentConfig
 from synapse.gateway.routes import MOUNT, gateway_dialects
-from synapse.gateway.service import CountedStreams, StreamLimit
+from synapse.gateway.service import LimitedStreams, StreamLimit
 from synapse.server.grpc_methods import current_service, former_service
 from synapse.server.grpc_server import AdmitCall, GrpcHeaders, GrpcLimits, GrpcServer
 from synapse.server.middleware import Addresses
@@ -302,18 +302,18 @@ class Leaving:
         raise asyncio.CancelledError
 
 
-async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_gives_its_place_back() -> None:
+async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_releases_its_stream_slot() -> None:
     async with asyncio.timeout(PATIENCE):
-        places = StreamLimit(1)
+        streams = StreamLimit(1)
         offered = current_service(EXTENDED)
-        async with serving(CountedStreams(OneTask(), places)) as (server, _):
+        async with serving(LimitedStreams(OneTask(), streams)) as (server, _):
             given = a2a.SubscribeToTaskRequest(tenant="ada", id=TASK.id).SerializeToString()
             method = offered.methods["SubscribeToTask"]
             stream = server._stream(offered, method, SERVICE, given, Leaving())  # pyright: ignore[reportPrivateUsage] # no real caller leaves at that very moment
             with pytest.raises(asyncio.CancelledError):
                 await anext(stream)
 
-        places.take(Caller(name="somebody"))
+        streams.acquire(Caller(name="somebody"))
 
 
 async def test_what_fails_in_the_end_names_no_extension() -> None:

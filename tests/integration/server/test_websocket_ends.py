@@ -19,7 +19,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.events import Update
 from synapse.core.requests import Request
-from synapse.gateway.hub_socket import COME_BACK, HubSocket
+from synapse.gateway.hub_socket import TRY_AGAIN_LATER, HubSocket
 from synapse.server.websocket import ForEveryCaller, WebSocketChannel
 from tests.conformance.served_host import served
 from tests.unit.dialects.hub.samples import agent_name, said
@@ -78,7 +78,7 @@ def test_a_slow_reader_gets_all_that_was_sent_and_then_the_seq_to_resume_after(
             seqs.extend(frame["seq"] for frame in frames_of(socket))
 
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == COME_BACK
+    assert closed.value.rcvd.code == TRY_AGAIN_LATER
     resumes = re.fullmatch(r"too slow; resume after seq (\d+)", closed.value.rcvd.reason)
     assert resumes is not None
     assert seqs == list(range(1, int(resumes[1]) + 1))

@@ -153,7 +153,7 @@ def test_the_log_of_the_gateway_that_runs_is_shown(synapse: Cli, start: HostFact
         (
             'profile = "dummy"\nworking_dir = "nowhere"',
             "agent 'a': there is no folder ",
-            "'working_dir' begins at the folder",
+            "'working_dir' starts at the folder",
         ),
     ],
 )

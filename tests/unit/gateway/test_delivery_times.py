@@ -1,4 +1,4 @@
-"""How long messages take, as the shared log tells."""
+"""Delivery times, measured from the shared log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def told(*events: TaskEvent, before: tuple[TaskEvent, ...] = ()) -> tuple[
     journal, times = Journal(store, ANY_LEASE), DeliveryTimes(store)
     for event in before:
         await journal.record(event)
-    assert await times.since_last_time() == ()
+    assert await times.read_new() == ()
     for event in events:
         await journal.record(event)
-    first = await times.since_last_time()
-    assert await times.since_last_time() == ()
+    first = await times.read_new()
+    assert await times.read_new() == ()
     return first
 
 
@@ -35,7 +35,7 @@ def step(name: ReceiptStep, seconds: float) -> Delivered:
     return Delivered(agent=AGENT, step=name.value, seconds=seconds)
 
 
-async def test_each_step_is_told_by_the_seconds_since_the_message_was_queued() -> None:
+async def test_each_step_has_the_seconds_since_the_message_was_queued() -> None:
     events = (
         opened(at=0),
         stepped(ReceiptStep.TYPED, at=1),
@@ -72,7 +72,7 @@ async def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
 
 
 async def test_no_more_tasks_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_MOST_TASKS", 2)
+    monkeypatch.setattr(metrics, "_MAX_TASKS", 2)
     tasks = [numbered(number) for number in range(3)]
 
     seen = await told(

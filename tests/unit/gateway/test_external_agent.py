@@ -1,4 +1,4 @@
-"""An agent elsewhere is put together with a client of its own, what it is shown, and its open questions."""
+"""An external agent as an in-process agent: its client, its card, and its open questions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.core.agent import READY
 from synapse.core.errors import AgentExited
 from synapse.core.requests import ExternalAgent
 from synapse.gateway.external import external_agent
-from synapse.gateway.in_process import InProcessAgent, resident_entry
+from synapse.gateway.in_process import InProcessAgent, in_process_entry
 from synapse.net.hosts import open_host_client
 from synapse.registry.local import open_registry
 from tests.fakes.clock import FakeClock
@@ -40,15 +40,15 @@ async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None
         card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
         far = replace(FAR, description="knows the weather", card=card)
         registry = open_registry(tmp_path / "registry", FakeClock().monotonic)
-        resident = InProcessAgent(
-            resident_entry("far", "a2a", FakeClock()),
+        in_process = InProcessAgent(
+            in_process_entry("far", "a2a", FakeClock()),
             external_agent(far, tmp_path, FakeClock()),
             store=store,
             registry=registry,
             hosts=open_host_client(registry, FakeClock(), registry.recheck),
             settings=Settings(home=tmp_path),
         )
-        shown = resident.as_agent()
+        shown = in_process.as_agent()
         assert shown.description == "knows the weather"
         assert (shown.input_modes, shown.output_modes) == (("text",), ("image/png",))
     finally:

@@ -1,4 +1,4 @@
-"""One WebSocket of the hub: many tasks, each told in order and once, over broken connections and to slow readers."""
+"""The hub's WebSocket: updates arrive in order and once, over broken connections and to slow readers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_a_message_is_created_then_updated_then_completed_with_growing_seq
         assert (frames[-1]["task"]["agentId"], frames[-1]["task"]["userId"]) == ("ada", "laptop")
 
 
-async def test_several_tasks_on_one_socket_are_each_told_once() -> None:
+async def test_each_of_several_tasks_on_one_socket_is_sent_once() -> None:
     async with working(AgentHarness()) as harness:
         async with connected(harness) as client:
             for number in range(5):
@@ -129,7 +129,7 @@ async def test_several_tasks_on_one_socket_are_each_told_once() -> None:
         assert len({frame["seq"] for frame in frames}) == len(frames)
 
 
-async def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
+async def test_a_client_that_reconnects_resumes_after_the_last_seq() -> None:
     async with working(AgentHarness()) as harness:
         async with connected(harness) as client:
             client.ask("hello")
@@ -145,7 +145,7 @@ async def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
             assert [frame for frame in rest if frame["type"] != "pong"] == whole[cut + 1 :]
 
 
-async def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
+async def test_a_task_that_is_subscribed_again_is_sent_again_from_that_seq() -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()
         async with connected(harness) as client:
@@ -205,7 +205,7 @@ async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_anoth
          "TASK_NOT_FOUND"),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code: str) -> None:
+async def test_an_invalid_frame_is_answered_with_an_error_and_the_session_goes_on(frame: object, code: str) -> None:
     async with working(AgentHarness()) as harness:
         async with connected(harness) as client:
             client.say(frame)
@@ -249,18 +249,18 @@ async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_
             client.ask("more")
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.COME_BACK, f"too slow; resume after seq {frames[-1]['seq']}")
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, f"too slow; resume after seq {frames[-1]['seq']}")
 
 
-async def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
+async def test_a_client_that_only_listens_has_to_authenticate_again() -> None:
     async with working(AgentHarness()) as harness:
         async with connected(harness, longest_seconds=0.05) as client:
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.COME_BACK, "show your credentials again; resume after seq 0")
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, "show your credentials again; resume after seq 0")
 
 
-async def test_nobody_follows_for_a_client_that_has_left() -> None:
+async def test_no_task_is_followed_for_a_client_that_has_left() -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()
         async with connected(harness) as client:
@@ -308,7 +308,7 @@ async def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing(
 
 
 async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_socket, "MOST_TASKS", 2)
+    monkeypatch.setattr(hub_socket, "MAX_TASKS", 2)
 
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()

@@ -12,9 +12,9 @@ from synapse.server.app import Exchange
 NOTHING = MetricsSnapshot(agents={}, waiting={}, working={}, notifications={})
 
 
-def samples(metrics: Metrics, figures: MetricsSnapshot = NOTHING) -> dict[tuple[str, tuple[str, ...]], float]:
+def samples(metrics: Metrics, snapshot: MetricsSnapshot = NOTHING) -> dict[tuple[str, tuple[str, ...]], float]:
     """Each sample by its name and the values of its labels."""
-    families = text_string_to_metric_families(metrics.text(figures).decode())
+    families = text_string_to_metric_families(metrics.text(snapshot).decode())
     return {
         (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
     }
@@ -34,7 +34,7 @@ def test_requests_are_counted_by_dialect_and_outcome_and_streams_have_no_duratio
     assert seen["synapse_request_seconds_bucket", ("hub", "0.25")] == 2
 
 
-def test_figures_are_those_of_now_and_who_has_left_is_gone() -> None:
+def test_gauges_show_the_last_snapshot_and_no_agent_that_has_left() -> None:
     metrics = Metrics()
     first = MetricsSnapshot(
         agents={"ready": 1, "working": 1},

@@ -1,4 +1,4 @@
-"""The OpenAPI document and its page: whole, valid, and made from the tables that requests are routed by."""
+"""The OpenAPI document and its page: complete, valid, and built from the routing tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_route_is_there_once_with_all_dialects_that_serve_it(document: dict[str, Any]) -> None:
+def test_every_route_is_listed_once_with_all_its_dialects(document: dict[str, Any]) -> None:
     shown = {re.sub(r"\{\w+\}", "{}", name): operation for name, operation in operations(document).items()}
 
     probes = {"GET /healthz", "GET /readyz"}
@@ -69,7 +69,7 @@ def test_no_text_and_no_shape_is_left_over() -> None:
     assert {key for _, key in SHAPES} <= keys
 
 
-def test_what_is_referred_to_is_there_and_ids_are_unique(document: dict[str, Any]) -> None:
+def test_references_resolve_and_ids_are_unique(document: dict[str, Any]) -> None:
     text = json.dumps(document)
     schemas = document["components"]["schemas"]
 

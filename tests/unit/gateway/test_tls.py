@@ -1,4 +1,4 @@
-"""What is wrong with a certificate is said before anybody connects."""
+"""An invalid certificate is reported when the gateway starts."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     _, other_key = self_made(tmp_path / "other")
 
-    with pytest.raises(InvalidSettings, match="no certificate and its key"):
+    with pytest.raises(InvalidSettings, match="not a certificate and its key"):
         tls_context(certificate, other_key)
-    with pytest.raises(InvalidSettings, match="no certificate and its key"):
+    with pytest.raises(InvalidSettings, match="not a certificate and its key"):
         tls_context(other_key, other_key)
 
 
@@ -46,6 +46,6 @@ def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
         tls_context(certificate, key)
 
 
-def test_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match="locked with a password"):
+def test_an_encrypted_key_is_refused_without_asking_for_its_password(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="encrypted with a password"):
         tls_context(*self_made(tmp_path, password=b"secret"))

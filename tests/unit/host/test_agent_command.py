@@ -72,7 +72,7 @@ def test_the_persons_own_bash_env_is_read_as_before(folder: Path, env: dict[str,
     assert said(given, "bash", "-lc", "synapse --version; echo $MINE") == f"{VERSION}\nkept"
 
 
-def test_a_bash_env_that_is_not_there_says_nothing(folder: Path, env: dict[str, str]) -> None:
+def test_a_missing_bash_env_prints_nothing(folder: Path, env: dict[str, str]) -> None:
     given = AgentCommand(folder).environment({**env, "BASH_ENV": "/nowhere/mine.sh"})
 
     assert said(given, "bash", "-c", "echo well") == "well"

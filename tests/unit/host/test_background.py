@@ -1,4 +1,4 @@
-"""How a host is started again as it was, and how its command line is made."""
+"""The command line of a host, and how it restarts with the same one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from synapse.cli.start import launch_of
 from synapse.client.hosts import not_responding
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
-from synapse.host.background import Launch
+from synapse.host.background import HostLaunch
 
 ENTRY = AgentEntry("synapse-codex-8121", "codex", name="reviewer", port=8121, pid=1, working_dir="/tmp")
 
 
-def words_of(launch: Launch) -> list[str]:
+def words_of(launch: HostLaunch) -> list[str]:
     command = launch.command()
     return command[command.index("synapse.cli.main") + 1 :]
 
 
 def test_a_host_is_started_without_a_terminal() -> None:
-    launch = Launch(verb=["codex"], name="reviewer", port=8121, instructions=False, arguments=["--resume"])
+    launch = HostLaunch(verb=["codex"], name="reviewer", port=8121, instructions=False, arguments=["--resume"])
 
     assert words_of(launch) == [
         *("codex", "--headless", "--json", "--name", "reviewer", "--port", "8121", "--no-instructions"),
@@ -29,11 +29,11 @@ def test_a_host_is_started_without_a_terminal() -> None:
 
 
 def test_a_folder_named_like_the_package_is_not_imported() -> None:
-    assert "-P" in Launch(verb=["codex"]).command()
+    assert "-P" in HostLaunch(verb=["codex"]).command()
 
 
 def test_an_agent_is_started_again_as_it_was() -> None:
-    first = Launch(verb=["codex"], name="reviewer", instructions=False, arguments=["--model", "x", "--headless"])
+    first = HostLaunch(verb=["codex"], name="reviewer", instructions=False, arguments=["--model", "x", "--headless"])
 
     again = launch_of(ENTRY, first.command())
 
@@ -43,7 +43,7 @@ def test_an_agent_is_started_again_as_it_was() -> None:
 
 
 def test_a_scripted_agent_is_started_again_with_its_script() -> None:
-    first = Launch(verb=["scripted", "echo.toml"])
+    first = HostLaunch(verb=["scripted", "echo.toml"])
 
     assert list(launch_of(ENTRY, first.command()).verb) == ["scripted", "echo.toml"]
 

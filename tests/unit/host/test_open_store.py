@@ -1,4 +1,4 @@
-"""Opening a store of an older version: never under agents that run, and the error says whom to restart."""
+"""Opening a store of an older version: never under running agents, and the error names those to restart."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from synapse.core.requests import DeletePushConfig, ListPushConfigs, SetPushConf
 from synapse.core.task import TaskState
 from synapse.push.service import encoder_for
 from tests.samples.tasks import UPDATED, a_task
-from tests.unit.host.test_host_dialects import app, get, post
+from tests.unit.host.test_routes import app, get, post
 from tests.unit.server.exchange import Exchange, FixedService
 
 URL = "https://example.com/hook"

@@ -44,7 +44,7 @@ async def test_a_message_to_the_task_answers_it_and_is_never_typed() -> None:
 async def test_a_message_that_is_no_answer_changes_nothing() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness:
         task = await asked(harness)
-        with pytest.raises(InvalidChoice, match="cannot be given"):
+        with pytest.raises(InvalidChoice, match="does not accept free text"):
             await harness.service.handle(follow_up(task, "hmm", "m-1"), PERSON)
 
         assert await harness.task(task.id) == task

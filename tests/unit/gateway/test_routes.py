@@ -157,7 +157,7 @@ def test_caches_share_no_card_that_needed_credentials(
     assert cached(path, headers, public=public) == kept
 
 
-def test_a_version_that_nobody_speaks_is_refused_in_the_standards_words() -> None:
+def test_an_unknown_version_is_refused_in_the_standard_form() -> None:
     endpoint, wire = chosen("GET", "/agents/ada/v1/tasks/t", headers=((b"a2a-version", b"9.0"),))
     assert isinstance(endpoint.route, DocumentRoute)
     assert b"VERSION_NOT_SUPPORTED" in endpoint.route.answer(wire).body
@@ -167,13 +167,13 @@ def test_a_version_that_nobody_speaks_is_refused_in_the_standards_words() -> Non
     ("dialect", "has"),
     [("supervisor", '"id":"ada:t"'), ("hub", '"id":"ada:t"'), ("synapse", '"id":"ada:t"'), ("a2a_v1", '"id":"t"')],
 )
-def test_without_a_version_a_task_is_told_as_it_was_made(dialect: str, has: str) -> None:
+def test_without_a_version_a_task_is_in_the_dialect_that_created_it(dialect: str, has: str) -> None:
     call = asked("GET", "/agents/ada/v1/tasks/t")
     assert call.request == ForAgent("ada", GetTask("t", exact=True))
     assert has in call.encode(task(dialect)).decode()
 
 
-def test_a_former_task_has_its_former_words_and_a_version_decides_alone() -> None:
+def test_a_task_of_0_3_stays_in_0_3_unless_a_version_is_named() -> None:
     former = asked("GET", "/agents/ada/v1/tasks/ada:t").encode(task("a2a_v0_3"))
     assert json.loads(former)["status"]["state"] == "TASK_STATE_COMPLETED"
     demanded = asked("GET", "/agents/ada/v1/tasks/t", query=b"A2A-Version=1.0").encode(task("supervisor"))
@@ -238,7 +238,7 @@ def card(
     return call.answer(LISTED)
 
 
-def test_webhooks_without_a_version_are_told_in_the_words_of_who_set_them() -> None:
+def test_webhooks_without_a_version_are_in_the_dialect_that_set_them() -> None:
     config = PushConfig(id="mine", url="https://example.com/h", dialect="a2a_v0_3")
     one = "/agents/ada/v1/tasks/t/pushNotificationConfigs/mine"
 
@@ -367,7 +367,7 @@ def test_agents_are_registered_and_removed() -> None:
         ("/agents/ada/v1/nothing", "1.0", b'"status"'),
     ],
 )
-def test_errors_where_nothing_is_served_are_worded_for_the_path(path: str, version: str, words: bytes) -> None:
+def test_errors_without_a_route_are_in_the_dialect_of_the_path(path: str, version: str, words: bytes) -> None:
     nowhere = [
         Endpoint(dialect, DocumentRoute(method="", path="", answer=lambda _: WireAnswer(404, b"")))
         for dialect in DIALECTS

@@ -1,4 +1,4 @@
-"""`@agent text` at a prompt: the person is told whether it was sent, was not, or may have been."""
+"""`@agent text` at a prompt: the person sees whether it was sent, was not sent, or may have been."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.host.pty import PersonLines
+from synapse.host.pty import MentionSender
 from synapse.registry.files import FileRegistry
 from tests.fakes.processes import bystander
 from tests.unit.cli.fake_host import FakeHost
@@ -18,10 +18,10 @@ ME = AgentEntry("synapse-claude-8100", "claude", port=8100)
 
 async def told(home: Path, text: str) -> str:
     """What a person is told who types `@codex text`."""
-    lines = PersonLines(ME, FileRegistry(home / "registry"))
+    mentions = MentionSender(ME, FileRegistry(home / "registry"))
     said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    lines.say = said.set_result
-    lines.send(lines.resolve("codex") or "codex", text)
+    mentions.notify = said.set_result
+    mentions.send(mentions.resolve("codex") or "codex", text)
     return await asyncio.wait_for(said, 30)
 
 
@@ -57,7 +57,7 @@ async def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_a_line_to_nobody_is_given_back(tmp_path: Path, *, listens: bool) -> None:
+async def test_a_line_that_cannot_be_sent_is_shown_again(tmp_path: Path, *, listens: bool) -> None:
     with FakeHost(tmp_path).serving() as host:
         if listens:
             host.refusals["/tasks/send"] = (429, {"error": {"code": "queue_full", "message": "1000 messages wait"}})

@@ -1,4 +1,4 @@
-"""Which names an agent can have, and how patiently its inbox is taken."""
+"""Which names an agent can have, and how its inbox is acquired."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
 from synapse.core.override import override
 from synapse.core.store import IsAlive, Lease
-from synapse.host.identity import check_name, reserve, take_inbox
+from synapse.host.identity import acquire_inbox, check_name, reserve
 from synapse.registry.files import FileRegistry, start_time
 from synapse.registry.local import open_registry
 from tests.fakes.clock import FakeClock
@@ -27,7 +27,7 @@ OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
 @pytest.mark.parametrize(
     "name", ["reviewer", "keys", "unverified", "key", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40]
 )
-def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
+def test_a_name_that_means_no_other_agent_is_accepted(name: str) -> None:
     check_name(name, SETTINGS)
 
 
@@ -48,7 +48,7 @@ def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
         *("", "-x", "no such", "a/b", "n" * 41, ".", "..", ".x", "list.json"),
     ],
 )
-def test_a_name_that_means_somebody_else_or_nothing_is_refused(name: str) -> None:
+def test_a_name_that_means_other_agents_or_is_invalid_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_name(name, SETTINGS)
 
@@ -69,7 +69,7 @@ class HeldForAMoment(MemoryStore):
 async def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     me = entry()
 
-    await take_inbox(me, HeldForAMoment(3), open_registry(tmp_path, FakeClock().monotonic))
+    await acquire_inbox(me, HeldForAMoment(3), open_registry(tmp_path, FakeClock().monotonic))
 
     assert me.inbox == "reviewer"
 
@@ -82,13 +82,13 @@ async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         registry.write(other)
         await store.acquire("reviewer", OTHER, lambda _: True)
         here = open_registry(tmp_path, FakeClock().monotonic)
-        await asyncio.wait_for(take_inbox(entry(), store, here), 0.5)
+        await asyncio.wait_for(acquire_inbox(entry(), store, here), 0.5)
 
     with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
         await run()
 
 
-def test_a_port_that_an_agent_has_is_told_with_its_name(tmp_path: Path) -> None:
+def test_the_error_for_a_taken_port_names_its_agent(tmp_path: Path) -> None:
     settings = load_settings(environ={"SYNAPSE_HOME": str(tmp_path), "SYNAPSE_UDS_DIR": str(tmp_path / "s")})
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

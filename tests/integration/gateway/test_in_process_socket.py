@@ -1,4 +1,4 @@
-"""The door of an agent inside a gateway: a socket and an entry like a host's, as long as the agent is here."""
+"""The socket and registry entry of an in-process agent, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.config.settings import BUNDLED_PROFILES, Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
 from synapse.drivers.scripted.script import read_script
-from synapse.gateway.in_process import InProcessAgent, InProcessSockets, resident_entry
+from synapse.gateway.in_process import InProcessAgent, InProcessSockets, in_process_entry
 from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import FileRegistry
@@ -43,16 +43,16 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
         )
 
 
-def resident(name: str, store: LeasedStore, settings: Settings) -> InProcessAgent:
+def in_process_agent(name: str, store: LeasedStore, settings: Settings) -> InProcessAgent:
     registry = open_registry(settings.registry, CLOCK.monotonic)
     return InProcessAgent(
-        resident_entry(name, "scripted", CLOCK),
+        in_process_entry(name, "scripted", CLOCK),
         play(read_script(CONFORMANCE), CLOCK),
         store=store,
         registry=registry,
         hosts=open_host_client(registry, CLOCK, registry.recheck),
         settings=settings,
-        open_door=InProcessSockets(GATEWAY, registry, settings).open,
+        open_socket=InProcessSockets(GATEWAY, registry, settings).open,
     )
 
 
@@ -61,7 +61,7 @@ async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
     store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):
-            one = resident("tck", store, settings)
+            one = in_process_agent("tck", store, settings)
             await one.start()
             (entry,) = registry.entries()
             told = (entry.name, entry.inbox, entry.gateway, entry.port, entry.endpoint)
@@ -78,15 +78,13 @@ async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex-8120", "user", "x" * 41])
-async def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(
-    settings: Settings, name: str
-) -> None:
+async def test_an_agent_whose_name_means_others_runs_without_a_socket(settings: Settings, name: str) -> None:
     store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):
-            one = resident(name, store, settings)
+            one = in_process_agent(name, store, settings)
             await one.start()
-            assert one.is_here
+            assert one.is_running
             assert FileRegistry(settings.registry).written() == []
             await one.stop()
     finally:

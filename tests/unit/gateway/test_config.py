@@ -93,7 +93,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("[agent]\nid = 'a'", "did you mean 'agents'"),
         ("[[agent]]\nid = 'a'", "did you mean 'agents'"),
         ("something_else = 1", "known here: agents, allow_private_webhooks, auth, "),
-        ("public_url = 'example.com'", "is no address"),
+        ("public_url = 'example.com'", "is not an address"),
         ("public_discovery = 1", "true or false"),
         ("auth = 1", "must be a table"),
         ("= 1", "is not TOML"),
@@ -106,7 +106,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("[[agents]]\nid = 'a'\ndriver = 'magic'\nscript = 'x'", "no driver 'magic'"),
         ("[[agents]]\nid = 'a'\ndriver = 'scripted'", "go together"),
         ("[[agents]]\nid = 'a'\narguments = 'x'", "a list of texts"),
-        ("[[agents]]\nid = 'a'\nprofile = 'x'\ndriver = 'scripted'\nscript = 'x'", "in one way only"),
+        ("[[agents]]\nid = 'a'\nprofile = 'x'\ndriver = 'scripted'\nscript = 'x'", "choose one of them"),
         ("[[agents]]\nid = 'a'\nstreaming = 'no'", "agent 'a': 'streaming' must be true or false, not 'no'"),
         ("[[agents]]\nid = 'a'\nextensions = 1", "agent 'a': 'extensions' must be a list of tables, not 1"),
         ("[[agents]]\nid = 'a'\nextensions = [{ uri = 'x' }]", "agent 'a': extension 1: 'uri' must be a URI"),
@@ -119,7 +119,7 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, what: str) -> None:
     assert what in f"{error.value} {error.value.hint}"
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_a_file_named_on_the_command_line_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings):
         require_file(tmp_path / "none.toml")
     require_file(write(tmp_path, ""))

@@ -1,4 +1,4 @@
-"""Hosts as a gateway sees them: who is in the registry now, asked over real sockets."""
+"""The directory of a gateway with real hosts, called over real sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from synapse.core.requests import CancelTask, CommandResult, OnBehalfOf, Request
 from synapse.dialects.a2a_v0_3 import routes as errors_0_3
 from synapse.dialects.a2a_v1 import routes as errors_1_0
 from synapse.dialects.supervisor import routes as errors_supervisor
-from synapse.gateway.config import GatewayConfig, own_url, take_gateway_place
+from synapse.gateway.config import GatewayConfig, own_url, reserve_gateway
 from synapse.gateway.directory import GatewayAgent, LocalAgents
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import gateways
@@ -128,34 +128,34 @@ async def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_op
     assert errors_1_0.encode_error(sent.value).status == errors_0_3.encode_error(sent.value).status == 503
 
 
-def test_a_gateway_has_a_place_of_its_own(tmp_path: Path) -> None:
+def test_a_gateway_listens_and_has_an_entry_of_its_own(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, uds_dir=tmp_path / "s", sources={"uds_dir": "test"})
-    place = take_gateway_place(GatewayConfig(port=0), settings, SystemClock(), tls=False)
+    identity = reserve_gateway(GatewayConfig(port=0), settings, SystemClock(), tls=False)
     try:
-        entry = place.entry
+        entry = identity.entry
         assert (entry.agent_type, entry.endpoint) == ("gateway", f"http://localhost:{entry.port}")
         with pytest.raises(PortTaken, match="is taken by another program"):
-            take_gateway_place(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
+            reserve_gateway(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
         gateways(tmp_path).write(entry)
-        with pytest.raises(PortTaken, match="is taken by a gateway that runs already"):
-            take_gateway_place(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
+        with pytest.raises(PortTaken, match="is taken by a running gateway"):
+            reserve_gateway(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
         assert [one.agent_id for one in gateways(tmp_path).entries()] == [entry.agent_id]
     finally:
-        place.leave()
+        identity.release()
 
 
-def test_without_a_socket_there_is_no_place(tmp_path: Path) -> None:
+def test_a_gateway_needs_a_socket(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, uds_dir=tmp_path / ("x" * 120), sources={"uds_dir": "test"})
     with pytest.raises(InvalidSettings):
-        take_gateway_place(GatewayConfig(port=0), settings, SystemClock(), tls=False)
-    place = take_gateway_place(
+        reserve_gateway(GatewayConfig(port=0), settings, SystemClock(), tls=False)
+    identity = reserve_gateway(
         GatewayConfig(port=0),
         Settings(home=tmp_path, uds_dir=tmp_path / "s", sources={"uds_dir": "t"}),
         SystemClock(),
         tls=True,
     )
-    assert place.entry.endpoint.startswith("https://localhost:")
-    place.leave()
+    assert identity.entry.endpoint.startswith("https://localhost:")
+    identity.release()
 
 
 def test_a_gateway_that_is_open_to_others_is_called_by_its_address() -> None:

@@ -1,4 +1,4 @@
-"""Open streams are counted for each caller: one too many is refused, and a place is free again when its stream ends."""
+"""Open streams are limited per caller, and a slot is free again when its stream ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from synapse.core.requests import (
     SubscribeTask,
     TaskStream,
 )
-from synapse.gateway.service import CountedStreams, StreamLimit
+from synapse.gateway.service import LimitedStreams, StreamLimit
 from synapse.tasks.journal import rebuild
 from tests.fakes.facts import opened
 from tests.fakes.gateway_world import LAPTOP, PHONE
@@ -52,7 +52,7 @@ class Told:
 @pytest.mark.parametrize("request_", [*STREAMS, *(ForAgent("ada", one) for one in STREAMS)])
 async def test_one_too_many_is_refused_before_anything_is_done(request_: Request[TaskStream]) -> None:
     told = Told()
-    service = CountedStreams(told, StreamLimit(2))
+    service = LimitedStreams(told, StreamLimit(2))
     held = [await service.handle(request_, LAPTOP) for _ in range(2)]
     with pytest.raises(TooManyStreams, match="2 streams are open"):
         await service.handle(request_, LAPTOP)
@@ -66,8 +66,8 @@ async def test_one_too_many_is_refused_before_anything_is_done(request_: Request
         await service.handle(request_, LAPTOP)
 
 
-async def test_each_caller_has_places_of_its_own_and_all_else_needs_none() -> None:
-    service = CountedStreams(Told(), StreamLimit(1))
+async def test_each_caller_has_slots_of_its_own_and_other_requests_need_none() -> None:
+    service = LimitedStreams(Told(), StreamLimit(1))
     for caller in (LAPTOP, PHONE, Caller()):
         await service.handle(STREAMS[0], caller)
         await service.handle(GetTask("t"), caller)
@@ -76,27 +76,27 @@ async def test_each_caller_has_places_of_its_own_and_all_else_needs_none() -> No
         await service.handle(STREAMS[0], Caller(is_owner=True))
 
 
-async def test_a_stream_that_ends_by_itself_gives_its_place_back() -> None:
-    service = CountedStreams(Told(), StreamLimit(1))
+async def test_a_stream_that_ends_by_itself_releases_its_slot() -> None:
+    service = LimitedStreams(Told(), StreamLimit(1))
     for _ in range(3):
         async with aclosing(await service.handle(STREAMS[0], LAPTOP)) as updates:
             assert [update async for update in updates] == [UPDATE]
 
 
-async def test_what_could_not_begin_holds_no_place() -> None:
+async def test_what_could_not_begin_holds_no_slot() -> None:
     streams = StreamLimit(1)
     with pytest.raises(KeyError):
-        await CountedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
-    with streams.take(LAPTOP), pytest.raises(TooManyStreams):
-        streams.take(LAPTOP)
-    streams.take(LAPTOP)
+        await LimitedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
+    with streams.acquire(LAPTOP), pytest.raises(TooManyStreams):
+        streams.acquire(LAPTOP)
+    streams.acquire(LAPTOP)
 
 
 def test_no_limit_is_none() -> None:
     streams = StreamLimit(0)
 
     for _ in range(5000):
-        streams.take(LAPTOP)
+        streams.acquire(LAPTOP)
 
 
 def test_the_error_says_what_to_do_and_when_to_come_back() -> None:

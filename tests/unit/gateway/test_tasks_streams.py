@@ -1,4 +1,4 @@
-"""What ends at a gateway without an event: streams of callers who are put out, waits for agents that are gone."""
+"""Streams of revoked callers and waits for agents that are gone end without an event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synapse.core.events import Recorded, Update
 from synapse.core.override import override
 from synapse.core.requests import FollowTask, ForAgent, GetTask, ListTasks, SendAndFollow, SendAndWait, SubscribeTask
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.gateway.tasks import MOST_MISSES
+from synapse.gateway.tasks import MAX_MISSES
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, World, everything, message, world
 from tests.fakes.memory_store import MemoryStore
@@ -93,7 +93,7 @@ async def test_a_stream_ends_when_the_credentials_of_its_reader_are_taken_back(r
         driver.go_on.set()
 
 
-async def test_a_stream_of_somebody_else_goes_on() -> None:
+async def test_the_stream_of_another_caller_goes_on() -> None:
     badge, driver = Badge(), held()
     badge.counts = False
     async with world(driver) as gateway:
@@ -110,7 +110,7 @@ async def test_a_stream_of_somebody_else_goes_on() -> None:
         assert (await asyncio.wait_for(reading[1], BOUND))[-1].task.state is TaskState.COMPLETED
 
 
-async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_error_of_a_store_that_fails_names_no_files(caplog: pytest.LogCaptureFixture) -> None:
     store, driver = TroubledStore(), held()
     async with world(driver, store) as gateway:
         sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
@@ -129,13 +129,13 @@ async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(capl
     assert told == [SECRET] * 3
 
 
-async def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
+async def test_a_wait_for_an_agent_that_is_gone_ends_with_an_error() -> None:
     driver = held()
     async with world(driver) as gateway:
         sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
         pending = asyncio.ensure_future(sent.settled())
         await asyncio.wait_for(driver.taken.wait(), BOUND)
-        await looked(gateway, pending, MOST_MISSES + 1)
+        await looked(gateway, pending, MAX_MISSES + 1)
         assert not pending.done()
 
         gateway.desks.pop("ada")
@@ -154,7 +154,7 @@ async def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
         await asyncio.wait_for(driver.taken.wait(), BOUND)
         for _ in range(2):
             ada = gateway.desks.pop("ada")
-            await looked(gateway, pending, MOST_MISSES - 1)
+            await looked(gateway, pending, MAX_MISSES - 1)
             gateway.desks["ada"] = ada
             await looked(gateway, pending, 1)
         driver.go_on.set()

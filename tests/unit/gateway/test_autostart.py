@@ -1,4 +1,4 @@
-"""An agent that a gateway keeps is started again, less and less eagerly when it ends soon."""
+"""A gateway restarts its configured agents, with longer pauses for those that end quickly."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_host_is_started_with_the_agents_name_and_arguments() -> None:
     assert command[-2:] == ["--", "--fast"]
 
 
-def test_an_agent_with_a_profile_of_an_untrusted_project_is_told_before_the_gateway_starts(
+def test_a_profile_of_an_untrusted_project_is_reported_before_the_gateway_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path.resolve() / "project"
@@ -131,7 +131,7 @@ async def test_an_agent_gets_no_secret_of_the_gateway(tmp_path: Path, monkeypatc
     assert told.read_text(encoding="utf-8") == "[None, 'o']"
 
 
-async def test_an_agent_that_was_started_ends_with_its_keeper(tmp_path: Path) -> None:
+async def test_an_agent_that_was_started_stops_with_its_gateway(tmp_path: Path) -> None:
     told = tmp_path / "told"
     program = f"import time, pathlib; pathlib.Path({str(told)!r}).write_text('here', encoding='utf-8'); time.sleep(60)"
 

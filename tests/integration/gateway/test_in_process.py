@@ -1,4 +1,4 @@
-"""An agent in the gateway's own process: the same parts as in a host, on the shared store, one at a time for a name."""
+"""In-process agents of a gateway: on the shared store, and one at a time for a name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synapse.core.errors import AgentNotResponding, NameTaken
 from synapse.core.requests import SendMessage
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.drivers.scripted.script import read_script
-from synapse.gateway.in_process import InProcessAgent, InProcessAgents, resident_entry
+from synapse.gateway.in_process import InProcessAgent, InProcessAgents, in_process_entry
 from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
 from synapse.registry.local import open_registry
@@ -43,10 +43,10 @@ async def opened(home: Path) -> AsyncGenerator[LeasedStore]:
         await store.close()
 
 
-def resident(home: Path, store: LeasedStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
+def in_process_agent(home: Path, store: LeasedStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
     registry = open_registry(home / "registry", CLOCK.monotonic)
     return InProcessAgent(
-        resident_entry(name, "scripted", CLOCK),
+        in_process_entry(name, "scripted", CLOCK),
         play(read_script(script), CLOCK),
         store=store,
         registry=registry,
@@ -71,24 +71,24 @@ async def until(store: LeasedStore, task_id: TaskId, state: TaskState) -> Task:
 
 async def gone(one: InProcessAgent) -> None:
     while True:
-        if not one.is_here:
+        if not one.is_running:
             return
         await asyncio.sleep(0.01)
 
 
-async def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
+async def test_an_in_process_agent_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        residents = InProcessAgents()
-        await residents.add(resident(tmp_path, store))
-        (agent,) = residents()
+        agents = InProcessAgents()
+        await agents.add(in_process_agent(tmp_path, store))
+        (agent,) = agents()
         assert (agent.name, await agent.state()) == ("tck", READY)
 
         done = await agent.command(SendMessage(message=say("hello"), dialect="a2a_v1"), LAPTOP)
         task = await until(store, TaskId(done.task_id), TaskState.COMPLETED)
 
         assert (task.inbox, task.scope, task.artifacts[0].text) == ("tck", "key:laptop", "hello")
-        assert await residents.remove("tck")
-        assert not await residents.remove("tck")
+        assert await agents.remove("tck")
+        assert not await agents.remove("tck")
         with pytest.raises(AgentNotResponding):
             await agent.command(SendMessage(message=say("more"), dialect="a2a_v1"), LAPTOP)
 
@@ -97,36 +97,36 @@ async def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         # The holder is a living process that is not this one.
         assert await store.acquire("tck", f"{os.getppid()}:0", lambda _: True)
-        one = resident(tmp_path, store)
+        one = in_process_agent(tmp_path, store)
         with pytest.raises(NameTaken):
             await InProcessAgents().add(one)
-        assert not one.is_here
+        assert not one.is_running
 
 
-async def test_what_a_resident_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+async def test_the_next_agent_of_a_name_resumes_what_the_last_one_left(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        first = resident(tmp_path, store)
+        first = in_process_agent(tmp_path, store)
         await first.start()
         waiting = await sent(first, "wait", "tck-cancel-1")
         await until(store, waiting, TaskState.WORKING)
         await first.stop()
         assert (await store.load(waiting)).state.is_terminal
 
-        second = resident(tmp_path, store)
+        second = in_process_agent(tmp_path, store)
         await second.start()
         await until(store, await sent(second, "hello"), TaskState.COMPLETED)
         await second.stop()
 
 
-async def test_a_resident_whose_driver_ends_is_not_here_any_more(tmp_path: Path) -> None:
+async def test_an_agent_whose_driver_ends_is_no_longer_listed(tmp_path: Path) -> None:
     script = tmp_path / "exit.toml"
     script.write_text("[default]\nsteps = [{ exit = 0 }]\n", encoding="utf-8")
 
     async with opened(tmp_path) as store:
-        residents = InProcessAgents()
-        one = resident(tmp_path, store, script=script)
-        await residents.add(one)
+        agents = InProcessAgents()
+        one = in_process_agent(tmp_path, store, script=script)
+        await agents.add(one)
         await sent(one, "leave")
         await gone(one)
-        assert residents() == []
-        await residents.stop()
+        assert agents() == []
+        await agents.stop()

@@ -1,4 +1,4 @@
-"""What the host of a program says of it."""
+"""What the agent of a wrapped program accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's port for gRPC: who is let in there, under which address it is found, and what it leaves behind."""
+"""The gRPC server of a gateway: authentication, its address, and the environment it leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from synapse.core.requests import Request
 from synapse.dialects.dialect import Headers
 from synapse.gateway.cards import GatewayCards
 from synapse.gateway.config import AgentConfig, GatewayConfig
-from synapse.gateway.grpc import GrpcDoor
+from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.routes import gateway_dialects
 from synapse.server.middleware import Addresses
 from synapse.server.peer import NOBODY, Peer
@@ -59,12 +59,12 @@ class OneTask:
         return TASK
 
 
-def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GrpcDoor:
-    door = GrpcDoor(
+def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GatewayGrpc:
+    door = GatewayGrpc(
         GatewayConfig(port=0, **fields),
         access,
         service=OneTask(),
-        gate=gate,
+        auth=gate,
         public_url="https://agents.example.com:8443/a",
         max_message_bytes=1000,
     )
@@ -99,7 +99,7 @@ async def test_callers_are_judged_by_their_metadata_and_their_address() -> None:
     assert gate.came == [("/lf.a2a.v1.A2AService/GetTask", "127.0.0.1", owner)]
 
 
-async def test_a_certificate_is_shown_here_too(tmp_path: Path) -> None:
+async def test_grpc_uses_the_certificate_too(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
     door = door_of(OpenGate(), AccessSettings(tls_cert=certificate, tls_key=key))
@@ -114,9 +114,7 @@ async def test_a_certificate_is_shown_here_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wished", ["", "INFO"])
-async def test_what_it_tells_grpc_is_not_told_to_programs_that_are_started(
-    monkeypatch: pytest.MonkeyPatch, wished: str
-) -> None:
+async def test_the_setting_that_silences_grpc_is_not_inherited(monkeypatch: pytest.MonkeyPatch, wished: str) -> None:
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
     if wished:
         monkeypatch.setenv("GRPC_VERBOSITY", wished)

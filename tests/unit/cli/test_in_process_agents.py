@@ -1,4 +1,4 @@
-"""Agents that live inside a gateway, and agents from elsewhere, for this user's own commands."""
+"""In-process agents of a gateway, and external agents, for this user's commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_its_process_is_the_gateway_s_and_is_not_ended(synapse: Cli, tck: FakeHo
     ran = synapse(verb, "tck")
 
     assert ran.code == 7
-    assert f"tck lives in {GATEWAY}" in ran.err
+    assert f"tck runs in {GATEWAY}" in ran.err
     assert "gateway.toml" in ran.err
     assert tck.registry.find("tck") is not None
 

@@ -1,4 +1,4 @@
-"""Each request has one method that does it, and that method returns what the request names."""
+"""Each request has one method, which returns the result type that the request names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.core import requests
 from synapse.core.requests import ForAgent, GetTask, ListAgents, Request
 from synapse.core.service import METHODS, Handler, TaskService, method_for
 from synapse.gateway.metrics import ObservedService
-from synapse.gateway.service import CountedStreams, GatewayService
+from synapse.gateway.service import GatewayService, LimitedStreams
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.service import AgentTasks
 from synapse.tasks.stopped import StoppedTasks
@@ -27,7 +27,7 @@ def task_services(agent: AgentTasks, gateway: GatewayTasks, stopped: StoppedTask
 
 
 def handlers(
-    agent: AgentTasks, gateway: GatewayService, counted: CountedStreams, observed: ObservedService
+    agent: AgentTasks, gateway: GatewayService, counted: LimitedStreams, observed: ObservedService
 ) -> tuple[Handler, ...]:
     """The same for those that take any request."""
     return agent, gateway, counted, observed

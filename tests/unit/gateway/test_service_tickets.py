@@ -1,4 +1,4 @@
-"""Tickets at a gateway: made for whoever asks and may read, where the gateway has any."""
+"""A gateway with tickets issues them to callers who may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller of a gateway does not see looks missing: foreign tasks, agents of others, and what is gone."""
+"""Tasks and agents that a caller may not see look missing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.fakes.gateway_world import (
 
 
 @pytest.mark.parametrize("agent", ["", "ada"])
-async def test_what_belongs_to_somebody_else_looks_missing(agent: str) -> None:
+async def test_tasks_of_another_caller_look_missing(agent: str) -> None:
     async with world() as gateway:
         task = await gateway.sent()
 
@@ -60,7 +60,7 @@ async def test_what_belongs_to_somebody_else_looks_missing(agent: str) -> None:
             assert str(foreign.value).replace(task.id, "") == str(unknown.value).replace("no-such", "")
 
 
-async def test_a_follow_up_to_somebody_elses_task_finds_none() -> None:
+async def test_a_follow_up_to_a_task_of_another_caller_finds_none() -> None:
     async with world(questions()) as gateway:
         task = await gateway.ask(ForAgent("ada", SendAndWait(message())))
         with pytest.raises(TaskNotFound):
@@ -85,7 +85,7 @@ async def test_lists_show_what_the_caller_sees() -> None:
         assert (mine.inbox, other.inbox) == ("ada", "codex@/proj")
 
 
-async def test_a_beginning_of_an_id_is_not_enough_where_others_have_tasks_too() -> None:
+async def test_a_prefix_of_an_id_is_not_enough_at_a_gateway() -> None:
     async with world() as gateway:
         await gateway.sent("a")
         await gateway.sent("b", PHONE)
@@ -155,7 +155,7 @@ async def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent
         assert gateway.stopped.canceled == [named.id, unnamed.id]
 
 
-async def test_nobody_has_tasks_of_an_agent_that_never_was() -> None:
+async def test_an_agent_that_never_existed_has_no_tasks() -> None:
     async with world() as gateway:
         for request in (GetTask("t", exact=True), ListTasks(), CancelTask("t"), SubscribeTask(task_id="t")):
             with pytest.raises(AgentNotFound):

@@ -1,4 +1,4 @@
-"""Which dialect answers, over the whole table of a host."""
+"""Which dialect of a host answers, for each path and request."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_list_without_a_version_is_ours() -> None:
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/tasks/t", "/message:send", "/v1/tasks/t", "/nowhere", "/tasks/t:cancel"])
-async def test_a_version_that_nobody_speaks_is_refused_in_the_standard_form(path: str) -> None:
+async def test_an_unknown_version_is_refused_in_the_standard_form(path: str) -> None:
     method = "POST" if path.endswith(("send", "cancel")) else "GET"
     refused, service = await ask(Exchange(method, path, a2a_version="2.0"))
 
@@ -150,7 +150,7 @@ async def test_without_a_version_and_a_message_the_task_decides(made_in: str, pa
 
 
 @pytest.mark.parametrize(("made_in", "dialect"), [("a2a_v1", "1.0"), ("a2a_v0_3", "0.3")])
-async def test_a_stream_too_is_told_in_the_dialect_of_its_task(made_in: str, dialect: str) -> None:
+async def test_a_stream_too_is_in_the_dialect_of_its_task(made_in: str, dialect: str) -> None:
     service = FixedService(None)
     service.result = service.follow()
     service.feed.put_nowait(Update(1, None, replace(TASK, dialect=made_in)))
@@ -160,7 +160,7 @@ async def test_a_stream_too_is_told_in_the_dialect_of_its_task(made_in: str, dia
     assert dialect_of(json.loads(exchange.body.decode().partition("data: ")[2])) == dialect
 
 
-async def test_errors_where_no_route_is_are_worded_for_who_asked() -> None:
+async def test_errors_without_a_route_are_in_the_dialect_of_the_request() -> None:
     ours, _ = await ask(Exchange("GET", "/nowhere"))
     standard, _ = await ask(Exchange("GET", "/nowhere", a2a_version="1.0"))
     former, _ = await ask(Exchange("GET", "/nowhere", a2a_version="0.3"))

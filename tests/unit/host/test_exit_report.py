@@ -1,4 +1,4 @@
-"""What is told of a program that ended by itself in the background."""
+"""What is reported of a program in the background that ended by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from synapse.core.override import override
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.program import RunningProgram
-from synapse.host.pty import tell_end
+from synapse.host.pty import report_exit
 
 
 class ShownScreen:
@@ -43,15 +43,15 @@ def driver(typed: str = "") -> PtyDriver:
     return cast("PtyDriver", SimpleNamespace(typed=lambda: typed))
 
 
-def test_what_it_showed_before_anything_was_typed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_end(ended(), driver())
+def test_the_screen_is_reported_when_nothing_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    report_exit(ended(), driver())
 
     assert capsys.readouterr().err.endswith("its terminal showed:\n  no such model\n")
 
 
-def test_a_conversation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_end(ended(), driver("a message"))
-    tell_end(ended(last_key=1.0), driver())
+def test_a_conversation_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    report_exit(ended(), driver("a message"))
+    report_exit(ended(last_key=1.0), driver())
 
     assert capsys.readouterr().err == ""
 
@@ -59,4 +59,4 @@ def test_a_conversation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_full_disk_does_not_keep_the_host_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", FullDisk())
 
-    tell_end(ended(), driver())
+    report_exit(ended(), driver())

@@ -1,4 +1,4 @@
-"""At a gateway an extension is required of those who may know of its agent, by whoever declares it."""
+"""Required extensions at a gateway: checked for callers who may see the agent, whichever side declares them."""
 
 from __future__ import annotations
 

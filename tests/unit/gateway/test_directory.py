@@ -1,4 +1,4 @@
-"""What a gateway learns of hosts from the registry."""
+"""The directory of a gateway follows the registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAN = Extension(uri="urn:plan", required=True)
 PACE = Extension(uri="urn:pace")
 
 
-async def test_the_entry_of_a_host_tells_what_it_declares_and_one_that_is_gone_leaves_what_is_told(
+async def test_a_host_entry_declares_extensions_and_the_configured_ones_outlive_it(
     tmp_path: Path,
 ) -> None:
     ada = AgentEntry("synapse-dummy-8190", "dummy", name="ada", pid=os.getpid(), extensions=to_text((PLAN,)))
