@@ -102,13 +102,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.stranger.hung_up.set()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Socketserver's five are too few for a client that opens all its connections at once: the kernel resets the others.
+    request_queue_size = 64
+
+
 @contextmanager
 def stranger_at_home() -> Generator[Stranger]:
     """Run a stranger on a free port of loopback."""
     stranger = Stranger()
     handler = type("Handler", (_Handler,), {"stranger": stranger})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), handler)
     stranger.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
