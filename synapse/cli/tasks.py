@@ -30,7 +30,6 @@ from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
 from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
-from synapse.tasks.admission import sender_in
 from synapse.tasks.recovery import is_instruction, is_waiting_for_reply
 from synapse.tasks.stopped import StoppedTasks
 
@@ -75,10 +74,10 @@ def run_tasks(arguments: list[str]) -> int:
 
 def _sender(task: Task) -> str:
     """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`."""
-    shown, sender = sender_of(task_object(task)), sender_in(task.metadata)
-    if shown != sender.sender_id:
+    shown, inbox = task.sender_name, task.sender.inbox
+    if shown != task.sender.sender_id:
         return shown
-    return sender.inbox if sender.inbox and "@" not in sender.inbox else shown.removeprefix("synapse-")
+    return inbox if inbox and "@" not in inbox else shown.removeprefix("synapse-")
 
 
 def _row(task: Task, now: datetime) -> tuple[str, ...]:

@@ -51,9 +51,11 @@ def reason_of(task: "dict[str, Any]") -> str:
 
 def sender_of(task: "dict[str, Any]") -> str:
     """Returns the sender as the envelope of the typed message names it."""
-    from synapse.core.text import typed_sender
+    from synapse.core.text import sender_name
 
-    return typed_sender(object_in(task, "metadata"))
+    metadata = object_in(task, "metadata")
+    sender, verified = object_in(metadata, "sender"), metadata.get("sender_verified") is True
+    return sender_name(str(sender.get("sender_id") or ""), verified=verified, user=str(metadata.get("user") or ""))
 
 
 def message_of(task: "dict[str, Any]") -> str:

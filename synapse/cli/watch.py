@@ -30,9 +30,8 @@ from synapse.core.events import (
 )
 from synapse.core.json_text import decode_object
 from synapse.core.message import Message, TextPart
-from synapse.core.question import open_question
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.text import typed_sender
+from synapse.core.task_metadata import is_about_question, sender_name_in
 from synapse.dialects.synapse.encode import STATE_NAMES, encode_update
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import open_store
@@ -137,7 +136,10 @@ def logged(event: TaskEvent) -> tuple[str, str] | None:  # noqa: PLR0911 - one c
     """
     match event:
         case TaskOpened():
-            return "message", f"from {typed_sender(event.metadata)}, {_size(event.message)}, priority {event.priority}"
+            return (
+                "message",
+                f"from {sender_name_in(event.metadata)}, {_size(event.message)}, priority {event.priority}",
+            )
         case MessageAdded():
             return "message", f"from the {event.message.role.value}, {_size(event.message)}"
         case StateChanged():
@@ -175,7 +177,7 @@ def _describe(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  #
         case None:
             return STATE_NAMES[task.state], task.note or task.message.text
         case TaskOpened():
-            return "opened", f"{typed_sender(task.metadata)}: {event.message.text}"
+            return "opened", f"{task.sender_name}: {event.message.text}"
         case StateChanged():
             return STATE_NAMES[event.state], event.note or event.reason
         case MessageAdded():
@@ -192,8 +194,8 @@ def _describe(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  #
 def _describe_rest(event: MetadataChanged | AttentionChanged | TaskHidden, task: Task) -> tuple[str, str] | None:
     match event:
         case MetadataChanged():
-            question = open_question(task)
-            return ("asks", question.title) if question is not None and "question" in event.metadata else None
+            question = task.question
+            return ("asks", question.title) if question is not None and is_about_question(event) else None
         case AttentionChanged():
             return ("needs a person", event.attention) if event.attention else None
         case TaskHidden():

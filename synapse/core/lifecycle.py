@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
 from synapse.core.errors import IllegalTransition, TaskFinished
@@ -25,8 +24,9 @@ from synapse.core.events import (
     TaskOpened,
 )
 from synapse.core.message import Artifact
-from synapse.core.task import Receipt, ReceiptStep, Task, TaskId, changed, changed_by
+from synapse.core.task import Receipt, ReceiptStep, Task, changed_by, new_task
 from synapse.core.task import TaskState as S
+from synapse.core.task_metadata import changed_fields, reply_fields
 
 _ENDS: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})
 
@@ -42,27 +42,11 @@ NEXT_STATES: Final[Mapping[S, frozenset[S]]] = {
     S.REJECTED: frozenset(),
 }
 
-_BLANK: Final = Task(
-    id=TaskId(""),
-    agent_id="",
-    inbox="",
-    context_id="",
-    scope="",
-    dialect="",
-    state=S.SUBMITTED,
-    history=(),
-    created_at=datetime.min.replace(tzinfo=UTC),
-    updated_at=datetime.min.replace(tzinfo=UTC),
-    version=1,
-)
-"""New tasks are copied from this one, which takes a third of the time that the constructor takes."""
-
 
 def opened(event: TaskOpened) -> Task:
     """Returns the task that `event` opens; a task whose message is to be delivered starts with the receipt `queued`."""
     queued = Receipt(step=ReceiptStep.QUEUED, at=event.at, source="journal")
-    return changed(
-        _BLANK,
+    return new_task(
         {
             "id": event.task_id,
             "agent_id": event.agent_id,
@@ -79,6 +63,7 @@ def opened(event: TaskOpened) -> Task:
             "receipts": (queued,) if event.queued else (),
             "metadata": event.metadata,
             "parent_id": event.parent_id,
+            **reply_fields(event.metadata),
         },
     )
 
@@ -123,7 +108,8 @@ def _changes(task: Task, event: TaskEvent) -> dict[str, Any]:  # noqa: C901, PLR
             _require_open(task)
             return {"history": (*task.history, message)}
         case MetadataChanged(metadata=metadata):
-            return {"metadata": _merged(task.metadata, metadata)}
+            merged = _merged(task.metadata, metadata)
+            return {"metadata": merged, **changed_fields(merged, metadata)}
         case AttentionChanged(attention=attention):
             if attention:
                 _require_open(task)

@@ -1,12 +1,13 @@
-"""Messages, their parts, and the artifacts that agents return."""
+"""Messages, their parts and senders, and the artifacts that agents return."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
+from synapse.core.address import PERSON
 from synapse.core.types import frozen
 
 MessageId = NewType("MessageId", str)
@@ -78,6 +79,20 @@ class Message:
     def text(self) -> str:
         """The text parts, joined by newlines."""
         return text_of(self.parts)
+
+
+@frozen
+class Sender:
+    """The sender of a message. One that a message claims is checked against the caller by the service."""
+
+    sender_id: str
+    sender_type: str = ""
+    sender_endpoint: str = ""
+    inbox: str = ""
+    """The inbox for replies, valid also after the port changes. It comes from the registry, never from a message."""
+
+
+A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
 
 
 @frozen

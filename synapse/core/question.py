@@ -9,12 +9,7 @@ from typing import Any, Final, cast
 
 from synapse.core.errors import InvalidChoice
 from synapse.core.message import Json
-from synapse.core.task import Task, TaskState
 
-QUESTION: Final = "question"
-"""The key of the open question in a task's metadata."""
-ANSWERED: Final = "answered"
-"""The key that tells who answered the last question, and how."""
 WAITING_FOR_PERSON: Final = "waiting_for_person"
 """The reason of a task that is in `input_required` in the middle of its turn."""
 
@@ -154,15 +149,11 @@ def question_fields(question: Question) -> Json:
     }
 
 
-def open_question(task: Task) -> Question | None:
-    """Returns the open question of a task, or None. Ignores the key in metadata that a caller has set."""
-    if task.state is not TaskState.INPUT_REQUIRED or task.reason != WAITING_FOR_PERSON:
+def question_from(fields: object) -> Question | None:
+    """Returns the question that `question_fields` described, or None for anything else."""
+    if not isinstance(fields, dict):
         return None
-    fields = task.metadata.get(QUESTION)
-    return _read(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
-
-
-def _read(given: Mapping[str, Any]) -> Question | None:
+    given = cast("dict[str, Any]", fields)
     try:
         return Question(
             id=str(given["id"]),

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.message import Part
-from synapse.core.requests import CommandResult, HostCommand, Sender
+from synapse.core.message import Part, Sender
+from synapse.core.requests import CommandResult, HostCommand
 
 RETURN_SECONDS: Final = 10.0
 """How long followers of an agent wait for its host to return, as after `synapse restart`."""

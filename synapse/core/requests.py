@@ -16,7 +16,7 @@ from synapse.core.driver import AgentStatus, AgentView, Hold
 from synapse.core.errors import PushNotSupported, UnsupportedOperation
 from synapse.core.events import Update
 from synapse.core.extension import Extensions
-from synapse.core.message import Json, Message, empty_object
+from synapse.core.message import Json, Message, Sender, empty_object
 from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.store import TaskPage
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
@@ -209,17 +209,6 @@ class CommandResult:
     """The agent answers with a plain message instead of a task."""
     result: PushConfig | tuple[PushConfig, ...] | None = None
     """The result of a command about push configurations."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
-    """The sender that a message claims; the service checks it against the caller."""
-
-    sender_id: str
-    sender_type: str = ""
-    sender_endpoint: str = ""
-    inbox: str = ""
-    """The inbox for replies, valid also after the port changes. It comes from the registry, never from a message."""
 
 
 @frozen

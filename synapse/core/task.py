@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NewType, TypeVar
 
-from synapse.core.message import Artifact, Json, Message
+from synapse.core.message import A_PERSON, Artifact, Json, Message, Sender
+from synapse.core.question import WAITING_FOR_PERSON, Question
+from synapse.core.text import sender_name
 from synapse.core.types import Clock, Deadline, frozen
 
 TaskId = NewType("TaskId", str)
@@ -58,6 +60,23 @@ _TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 
 
+@frozen
+class ReplyTo:
+    """What the sender of a task waits for."""
+
+    task_id: str
+    """The task on the sender's own host that the reply completes; empty when the sender follows ours."""
+
+
+@frozen
+class WaitTarget:
+    """The agent whose reply completes a task."""
+
+    agent_id: str
+    inbox: str = ""
+    """Stays when the agent restarts on another port, which its id contains."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One request to an agent. `history[0]` is the message that opened it.
@@ -92,7 +111,23 @@ class Task:
     receipts: tuple[Receipt, ...] = ()
     attention: str = ""
     """What a person has to decide about this task, or empty."""
+    sender: Sender = A_PERSON
+    sender_verified: bool = False
+    """The process that sent the message proves the sender."""
+    user: str = ""
+    """The name of the caller that sent it, at a gateway, where callers have names."""
+    reply_to: ReplyTo | None = None
+    """Set while the sender waits for a reply, and afterwards."""
+    replied: str = ""
+    """How the sender was answered: `explicit` or `inferred`; empty before."""
+    waits_for: WaitTarget | None = None
+    """The agent that was asked, for a task that waits for a reply."""
+    waiter_left: bool = False
+    """The `synapse send --response` that waits for the task has ended, so no process blocks on it."""
+    last_question: Question | None = None
+    """The question as recorded; see `question`."""
     metadata: Json = field(default_factory=dict[str, Any])
+    """The sender's keys and ours, as stored and shown; see `core.task_metadata`, which makes the fields above of it."""
     parent_id: str = ""
     hidden: bool = False
 
@@ -111,9 +146,25 @@ class Task:
         return self.history[0]
 
     @property
+    def sender_name(self) -> str:
+        """The sender's name for headers and lists, which shows whether it is proven."""
+        return sender_name(self.sender.sender_id, verified=self.sender_verified, user=self.user)
+
+    @property
+    def question(self) -> Question | None:
+        """The open question, or None. The state opens it, so a question that a caller put there does not count."""
+        is_open = self.state is TaskState.INPUT_REQUIRED and self.reason == WAITING_FOR_PERSON
+        return self.last_question if is_open else None
+
+    @property
     def receipt(self) -> Receipt | None:
         """The last step that the current message has reached."""
         return self.receipts[-1] if self.receipts else None
+
+
+def new_task(fields: dict[str, Any]) -> Task:
+    """Returns a task with these fields and the defaults of all others, in a third of the constructor's time."""
+    return changed(_BLANK, fields)
 
 
 def changed(task: Task, changes: dict[str, Any]) -> Task:
@@ -136,6 +187,21 @@ def changed_by(
     for cause in causes:
         fields.update(changes(made, cause))
     return made
+
+
+_BLANK: Final = Task(
+    id=TaskId(""),
+    agent_id="",
+    inbox="",
+    context_id="",
+    scope="",
+    dialect="",
+    state=TaskState.SUBMITTED,
+    history=(),
+    created_at=datetime.min.replace(tzinfo=UTC),
+    updated_at=datetime.min.replace(tzinfo=UTC),
+    version=1,
+)
 
 
 class ReceiptStep(StrEnum):

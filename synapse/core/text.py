@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Final
 
 from synapse.core.address import KEY, PERSON, UNVERIFIED
 
@@ -59,20 +58,17 @@ def is_id(text: object) -> bool:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
-def typed_sender(metadata: Mapping[str, Any]) -> str:
-    """Returns the sender's name for the header, from a task's metadata.
+def sender_name(sender_id: str, *, verified: bool, user: str = "") -> str:
+    """Returns the sender's name for headers and lists. `user` is the name of a gateway's caller.
 
     proven                    synapse-claude-8100, user, synapse-system
     a caller of the gateway   key.NAME
     anything else             unverified.NAME
     """
-    claimed: object = metadata.get("sender")
-    sender = cast("dict[str, Any]", claimed).get("sender_id") if isinstance(claimed, dict) else ""
-    name = _word(str(sender or PERSON))
-    if metadata.get("sender_verified") is True:
+    name = _word(sender_id or PERSON)
+    if verified:
         return name
-    user = metadata.get("user")
-    marked = KEY + _word(user) if isinstance(user, str) and user else UNVERIFIED + name
+    marked = KEY + _word(user) if user else UNVERIFIED + name
     return marked[:_LONGEST_NAME]
 
 

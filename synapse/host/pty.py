@@ -31,7 +31,7 @@ from synapse.core.errors import InvalidProfile, SynapseError
 from synapse.core.question import Choice
 from synapse.core.requests import SECRET_HEADER
 from synapse.core.task import Task
-from synapse.core.text import sanitise, typed_sender
+from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import Adapter, LaunchContext, Listener, Sender
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, CodexSignals
@@ -311,7 +311,7 @@ def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_t
     name = short_name(me)
     count = "1 message waits" if len(tasks) == 1 else f"{len(tasks)} messages wait"
     shown = [
-        f"  {task.short_id} from {typed_sender(task.metadata)}: {_shortened(task.message.text)}"
+        f"  {task.short_id} from {task.sender_name}: {_shortened(task.message.text)}"
         for task in tasks[:_MAX_SHOWN_TASKS]
     ]
     if len(tasks) > _MAX_SHOWN_TASKS:

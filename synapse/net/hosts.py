@@ -29,8 +29,9 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
+from synapse.core.message import Sender
 from synapse.core.registry import RETURN_SECONDS, AgentReply, Channel, Registry
-from synapse.core.requests import CommandResult, HostCommand, Sender, SendMessage
+from synapse.core.requests import CommandResult, HostCommand, SendMessage
 from synapse.core.types import Clock
 from synapse.dialects.synapse import commands
 

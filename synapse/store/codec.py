@@ -35,7 +35,8 @@ from synapse.core.events import (
     TaskOpened,
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, MessageId, Part, Role, TextPart
-from synapse.core.task import DEFAULT_PRIORITY, Receipt, ReceiptStep, Task, TaskId, TaskState
+from synapse.core.task import DEFAULT_PRIORITY, Receipt, ReceiptStep, Task, TaskId, TaskState, new_task
+from synapse.core.task_metadata import reply_fields
 from synapse.core.types import BootTime, Deadline
 
 Fields = dict[str, Any]
@@ -93,29 +94,33 @@ def decode_task(fields: Fields) -> Task:
 
     Raises LookupError, ValueError or TypeError for damaged text.
     """
-    return Task(
-        id=TaskId(fields["id"]),
-        agent_id=fields["agent_id"],
-        inbox=fields["inbox"],
-        context_id=fields["context_id"],
-        scope=fields["scope"],
-        dialect=fields["dialect"],
-        state=_STATES[fields["state"]],
-        history=tuple([_message(one) for one in fields["history"]]),
-        created_at=moment(fields["created_at"]),
-        updated_at=moment(fields["updated_at"]),
-        version=fields["version"],
-        priority=fields["priority"],
-        queued=fields["queued"],
-        reason=fields.get("reason", ""),
-        note=fields.get("note", ""),
-        deadline=deadline_of(fields),
-        artifacts=tuple([_artifact(one) for one in fields["artifacts"]]),
-        receipts=tuple([_receipt(*one) for one in fields["receipts"]]),
-        attention=fields.get("attention", ""),
-        metadata=fields.get("metadata", {}),
-        parent_id=fields.get("parent_id", ""),
-        hidden=fields["hidden"],
+    metadata: Json = fields.get("metadata", {})
+    return new_task(
+        {
+            "id": TaskId(fields["id"]),
+            "agent_id": fields["agent_id"],
+            "inbox": fields["inbox"],
+            "context_id": fields["context_id"],
+            "scope": fields["scope"],
+            "dialect": fields["dialect"],
+            "state": _STATES[fields["state"]],
+            "history": tuple([_message(one) for one in fields["history"]]),
+            "created_at": moment(fields["created_at"]),
+            "updated_at": moment(fields["updated_at"]),
+            "version": fields["version"],
+            "priority": fields["priority"],
+            "queued": fields["queued"],
+            "reason": fields.get("reason", ""),
+            "note": fields.get("note", ""),
+            "deadline": deadline_of(fields),
+            "artifacts": tuple([_artifact(one) for one in fields["artifacts"]]),
+            "receipts": tuple([_receipt(*one) for one in fields["receipts"]]),
+            "attention": fields.get("attention", ""),
+            "metadata": metadata,
+            "parent_id": fields.get("parent_id", ""),
+            "hidden": fields["hidden"],
+            **reply_fields(metadata),
+        }
     )
 
 

@@ -10,22 +10,16 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final
 
 from synapse.core import text
 from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import InvalidField, SenderMismatch, UnsupportedMediaType
-from synapse.core.message import DataPart, FilePart, Json, Message, Role, TextPart, media_type_of
-from synapse.core.requests import Sender
+from synapse.core.message import A_PERSON, DataPart, FilePart, Message, Role, Sender, TextPart, media_type_of
 from synapse.core.task import SHORT_ID_LENGTH, Task
 
-A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
-USER: Final = "user"
-"""Metadata key of a task: the name of the caller that sent it, at a gateway, where callers have names."""
-SENDER_INBOX: Final = "sender_inbox"
-"""Metadata key: the inbox of a sender that waits for a reply; it stays when the sender restarts on another port."""
 TYPED_FROM: Final = "typed_from"
 """Metadata key of a message that another sender than the task's added: the sender that its header shows."""
 TEXT: Final = ("text/plain",)
@@ -60,18 +54,6 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
     return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
 
 
-def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
-    """Return `metadata.sender` with exactly the three fields of the contract, and whether the sender is proven."""
-    return {
-        "sender": {
-            "sender_id": sender.sender_id,
-            "sender_type": sender.sender_type,
-            "sender_endpoint": sender.sender_endpoint,
-        },
-        "sender_verified": verified,
-    }
-
-
 def check_id(field: str, value: object) -> None:
     """Raises InvalidField unless `value` is missing or a valid id: headers show ids, and replies are found by them."""
     if value is not None and value != "" and not text.is_id(value):
@@ -84,56 +66,29 @@ def check_id(field: str, value: object) -> None:
 
 def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: Task, *, verified: bool) -> Message:
     """Return `message`, which continues `task`, with its sender in the metadata unless that is the task's sender."""
-    origin = origin_metadata(sender, verified=verified) | ({USER: caller.name} if caller.name else {})
     metadata = {key: value for key, value in message.metadata.items() if key != TYPED_FROM}
-    typed_from = text.typed_sender(origin)
-    if typed_from != text.typed_sender(task.metadata):
+    typed_from = text.sender_name(sender.sender_id, verified=verified, user=caller.name)
+    if typed_from != task.sender_name:
         metadata[TYPED_FROM] = typed_from
     return message if metadata == message.metadata else replace(message, metadata=metadata)
 
 
-def sender_in(metadata: Json) -> Sender:
-    """Return the sender that a task's metadata names; a person when it names none."""
-    claimed = metadata.get("sender")
-    fields = cast("dict[str, Any]", claimed) if isinstance(claimed, dict) else {}
-    if not fields.get("sender_id"):
-        return A_PERSON
-    return Sender(
-        sender_id=str(fields["sender_id"]),
-        sender_type=str(fields.get("sender_type", "")),
-        sender_endpoint=str(fields.get("sender_endpoint", "")),
-        inbox=str(metadata.get(SENDER_INBOX) or ""),
-    )
-
-
-def awaits_reply(task: Task) -> bool:
-    """Return whether the sender waits for a reply."""
-    return task.metadata.get("response_expected") is True
-
-
-def sender_task_id(task: Task) -> str:
-    """Return the id of the task on the sender's own host that a reply completes, or an empty string."""
-    value = task.metadata.get("sender_task_id")
-    return value if isinstance(value, str) else ""
-
-
 def envelope_line(task: Task, message: Message) -> str:
     """Return the line to type. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
-    sender = text.typed_sender(task.metadata)
+    sender = task.sender_name
     is_opening = message == task.message
     # No sender can claim to be the system (see `sender_of`); a later message of its task may come from any sender.
     if sender == SYSTEM and is_opening:
         return text.wrap_own(message.text, short_id=task.short_id, sender=sender)
     if not is_opening:
         sender = str(message.metadata.get(TYPED_FROM) or sender)
-    expected = awaits_reply(task)
-    waiting = sender_task_id(task) if expected else ""
+    waiting = task.reply_to.task_id if task.reply_to else ""
     shown = waiting if text.is_id(waiting) else task.id
     return text.wrap(
         message.text,
         short_id=shown[:SHORT_ID_LENGTH],
         sender=sender,
-        response_expected=expected,
+        response_expected=task.reply_to is not None,
     )
 
 

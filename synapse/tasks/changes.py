@@ -10,40 +10,18 @@ from typing import Final
 
 from synapse.core.errors import IllegalTransition, InvalidField, TaskFinished, TaskNotCancelable
 from synapse.core.events import MetadataChanged, StateChanged, TaskEvent, TaskHidden
-from synapse.core.question import ANSWERED, QUESTION
 from synapse.core.requests import ChangeTask
 from synapse.core.task import Task, TaskState
+from synapse.core.task_metadata import RESERVED_KEYS
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
-from synapse.tasks.admission import SENDER_INBOX, USER
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.recovery import is_in_doubt
-from synapse.tasks.replies import REPLIED, Replies
+from synapse.tasks.replies import Replies
 from synapse.tasks.rules import cancellation
-from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, WAITS_FOR_INBOX
 from synapse.tasks.worker import AgentWorker
 
-RESERVED_KEYS: Final = frozenset(
-    {
-        QUESTION,
-        ANSWERED,
-        USER,
-        REPLIED,
-        WAITS_FOR,
-        WAITS_FOR_INBOX,
-        WAITER_LEFT,
-        "sender",
-        "sender_verified",
-        "sender_task_id",
-        SENDER_INBOX,
-        "response_expected",
-        "in_reply_to",
-        "ttl",
-        "reason",
-    }
-)
-"""Metadata keys that Synapse relies on or shows to people; callers cannot change them."""
 _EQUIVALENT_STATES: Final = {
     TaskState.WORKING: {TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED},
     TaskState.FAILED: {TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED},

@@ -29,23 +29,29 @@ from synapse.core.errors import (
     WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
-from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig, PushService
-from synapse.core.question import ANSWERED, QUESTION, open_question
 from synapse.core.registry import Registry
-from synapse.core.requests import CreateTask, Sender, SendMessage
+from synapse.core.requests import CreateTask, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
-from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, ReceiptStep, Task, TaskId, TaskState
+from synapse.core.task import (
+    DEFAULT_PRIORITY,
+    INTERRUPT_PRIORITY,
+    ReceiptStep,
+    ReplyTo,
+    Task,
+    TaskId,
+    TaskState,
+    WaitTarget,
+)
+from synapse.core.task_metadata import claimed_waiting_task, opening_metadata
 from synapse.core.types import Clock, Deadline
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
     ANYTHING,
-    SENDER_INBOX,
-    USER,
     Acceptance,
     check_id,
     marked_with_sender,
-    origin_metadata,
     sender_of,
 )
 from synapse.tasks.feed import Feed
@@ -53,16 +59,14 @@ from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
-from synapse.tasks.replies import REPLIED, Replies
+from synapse.tasks.replies import Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
-from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, cycle_closed_by, waits_for_one_of, was_asked
+from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
 _PAIR_WINDOW_SECONDS: Final = 60.0
-_DROPPED_KEYS: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
-"""Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,7 @@ class Intake:
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._open_event(request, Caller(), origin_metadata(system, verified=True))
+        opened = self._open_event(request, Caller(), opening_metadata({}, system, verified=True))
         task = await self._journal.record(opened)
         await self._worker.enqueue(task, message)
         return task
@@ -288,7 +292,7 @@ class Intake:
                 hint="send a new message without a task id; it is queued",
             )
         message = self._with_id(request.message)
-        if open_question(task):
+        if task.question:
             return await self._questions.answer_with(message, task, caller, digest, self._find_repeated)
         await self._take_quota(request)
         sender, verified = sender_of(request.sender, caller, ())
@@ -318,9 +322,11 @@ class Intake:
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
-        asked = task.metadata.get(WAITS_FOR)
-        if asked and caller.is_agent and not await self._was_asked(task, caller):
-            raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
+        asked = task.waits_for
+        if asked and caller.is_agent and not await self._was_asked(asked, caller):
+            raise SenderMismatch(
+                f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
+            )
         is_followed = self._feed.is_followed(task.id)
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
@@ -331,9 +337,9 @@ class Intake:
             await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
         return task
 
-    async def _was_asked(self, task: Task, caller: Caller) -> bool:
+    async def _was_asked(self, asked: WaitTarget, caller: Caller) -> bool:
         agents = await self._registry.agents()
-        return any(was_asked(task, one) for one in agents if one.agent_id == caller.agent_id)
+        return any(was_asked(asked, one) for one in agents if one.agent_id == caller.agent_id)
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
@@ -407,18 +413,12 @@ class Intake:
         claimed = request.sender.sender_id if request.sender else ""
         is_agent = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, await self._registry.agents() if is_agent else ())
-        check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
-        claims = {key: value for key, value in request.metadata.items() if key not in _DROPPED_KEYS}
-        metadata = {**claims, **origin_metadata(sender, verified=verified)}
-        if caller.name:
-            metadata[USER] = caller.name
+        check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
+        reply_to = None
         if isinstance(request, SendMessage) and request.response_expected:
-            metadata["response_expected"] = True
-            if sender.inbox:
-                metadata[SENDER_INBOX] = sender.inbox
-            if request.sender_task_id:
-                check_id("metadata.sender_task_id", request.sender_task_id)
-                metadata["sender_task_id"] = request.sender_task_id
+            check_id("metadata.sender_task_id", request.sender_task_id)
+            reply_to = ReplyTo(task_id=request.sender_task_id)
+        metadata = opening_metadata(request.metadata, sender, verified=verified, user=caller.name, reply_to=reply_to)
         return sender.sender_id, metadata
 
 

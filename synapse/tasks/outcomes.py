@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, assert_never
 
 from synapse.core.driver import (
@@ -28,14 +28,14 @@ from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
     MessageAdded,
-    MetadataChanged,
     ReceiptChanged,
     StateChanged,
     TaskEvent,
 )
 from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
-from synapse.core.question import QUESTION, WAITING_FOR_PERSON, Question, open_question, question_fields
+from synapse.core.question import WAITING_FOR_PERSON, Question
 from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.task_metadata import question_noted, question_removed
 
 INTERRUPTED: Final = "interrupted"
 AGENT_EXITED: Final = "agent_exited"
@@ -73,7 +73,7 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
         case DeliveryUncertain(why=why):
             return (AttentionChanged(task_id=task.id, at=now, attention=why),)
         case Progress(text=text):
-            return () if open_question(task) else (_state(task, now, TaskState.WORKING, note=text),)
+            return () if task.question else (_state(task, now, TaskState.WORKING, note=text),)
         case PartialAnswer(text=text, source=source):
             return _partial_answer(task, now, text, source)
         case ArtifactProduced(artifact=artifact, append=append, last_chunk=last):
@@ -144,9 +144,9 @@ def close_question(task: Task, now: datetime, state: TaskState, note: str = "") 
 
     The state comes first, so that no reader sees a task that waits for input without a question.
     """
-    if open_question(task) is None:
+    if task.question is None:
         return ()
-    return (_state(task, now, state, note=note), MetadataChanged(task_id=task.id, at=now, metadata={QUESTION: None}))
+    return (_state(task, now, state, note=note), question_removed(task, now))
 
 
 def agent_exited(task: Task, now: datetime, note: str) -> tuple[TaskEvent, ...]:
@@ -177,16 +177,14 @@ def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[T
         *cleared,
         _step(task, now, ReceiptStep.SUBMITTED, source, evidence),
         # A question stays open: proof that the agent took the message may come later than its question.
-        *(() if open_question(task) else (_state(task, now, TaskState.WORKING),)),
+        *(() if task.question else (_state(task, now, TaskState.WORKING),)),
     )
 
 
 def _question_raised(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
     """The state comes last, so that a reader of the new state finds the question."""
-    asked_at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fields = {**question_fields(question), "asked_at": asked_at}
     return (
-        MetadataChanged(task_id=task.id, at=now, metadata={QUESTION: fields}),
+        question_noted(task, now, question),
         _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
     )
 

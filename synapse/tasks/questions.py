@@ -13,15 +13,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import AgentFailed, InvalidChoice, NothingAsked, PersonRequired, QuestionGone, StoreFailed
-from synapse.core.events import MessageAdded, MetadataChanged, Update
+from synapse.core.events import MessageAdded, Update
 from synapse.core.message import Message
 from synapse.core.question import (
-    ANSWERED,
     Choice,
     Question,
     QuestionKind,
@@ -29,10 +28,10 @@ from synapse.core.question import (
     chosen_in_words,
     denial,
     label_of,
-    open_question,
 )
 from synapse.core.requests import AnswerQuestion
 from synapse.core.task import Task
+from synapse.core.task_metadata import answer_noted
 from synapse.core.types import Clock
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import ANSWERS, is_in_doubt
@@ -76,7 +75,7 @@ class Questions:
         task = await self._journal.load(current) if current else None
         if task is None or task.state.is_terminal:
             return None
-        return task if open_question(task) or question else None
+        return task if task.question or question else None
 
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
         """Answer the open question of `task`, or of the agent outside of a task; return the task after it.
@@ -142,7 +141,7 @@ class Questions:
         """Return the task once it shows the question that its driver has seen, which is being recorded."""
         is_asked = task.id == self._worker.current and self._worker.question is not None
         # Before there is proof that the program has the message, questions are not recorded.
-        if is_asked and open_question(task) is None and not is_in_doubt(task):
+        if is_asked and task.question is None and not is_in_doubt(task):
             await self._until(task, lambda asked: asked is not None)
         return await self._journal.load(task.id)
 
@@ -150,7 +149,7 @@ class Questions:
         live = self._worker.question
         if task is None:
             return live
-        asked = open_question(task)
+        asked = task.question
         if asked is None and task.id == self._worker.current and not task.state.is_terminal:
             # It asks before there is proof that it has the message: its dialog may hide the proof.
             return live
@@ -196,12 +195,12 @@ class Questions:
         reached = asyncio.Event()
 
         def on_update(update: Update) -> None:
-            if holds(open_question(update.task)):
+            if holds(update.task.question):
                 reached.set()
 
         stop = self._journal.listen(on_update, task.id.__eq__)
         try:
-            if not holds(open_question(await self._journal.load(task.id))):
+            if not holds((await self._journal.load(task.id)).question):
                 async with asyncio.timeout(RECORD_SECONDS):
                     await reached.wait()
         except TimeoutError:
@@ -209,10 +208,9 @@ class Questions:
         finally:
             stop()
 
-    async def _note(self, task: Task, answered: dict[str, Any]) -> None:
+    async def _note(self, task: Task, answered: dict[str, str]) -> None:
         try:
-            noted = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={ANSWERED: answered})
-            await self._journal.record(noted)
+            await self._journal.record(answer_noted(task, self._clock.now(), answered))
         except StoreFailed as failure:
             # The question is answered nonetheless.
             log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})

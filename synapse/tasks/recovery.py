@@ -16,11 +16,8 @@ from typing import Final
 from synapse.core.address import SYSTEM
 from synapse.core.events import AttentionChanged, TaskEvent
 from synapse.core.message import Message
-from synapse.core.question import open_question
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.tasks import outcomes
-from synapse.tasks.admission import sender_in
-from synapse.tasks.waits import WAITS_FOR, WAITS_FOR_INBOX
 
 ANSWERS: Final = "answers_question"
 """Metadata key of a message that answered a question: the question's id. Such a message is never typed."""
@@ -69,7 +66,7 @@ def plan(  # noqa: C901 - one case per kind of task
             closed = outcomes.close_question(task, now, TaskState.SUBMITTED)
             if closed or not task.attention:
                 events.append((*closed, doubt))
-        elif not task.state.is_interrupted or open_question(task):
+        elif not task.state.is_interrupted or task.question:
             # A question in the middle of a turn is gone with its program; one that ended the turn stays open.
             note = "the program that worked on it is gone"
             events.append(outcomes.agent_exited(task, now, note))
@@ -78,7 +75,7 @@ def plan(  # noqa: C901 - one case per kind of task
 
 def is_instruction(task: Task) -> bool:
     """Return whether the task holds an agent's initial instructions; no other sender can claim to be the system."""
-    return sender_in(task.metadata).sender_id == SYSTEM
+    return task.sender.sender_id == SYSTEM
 
 
 def last_prompt(task: Task) -> Message:
@@ -100,8 +97,7 @@ def is_waiting_in_queue(task: Task) -> bool:
 
 def is_waiting_for_reply(task: Task) -> bool:
     """Return whether the task waits for an agent that can be found again: it replies, or is found to be lost."""
-    asked = [task.metadata.get(key) for key in (WAITS_FOR, WAITS_FOR_INBOX)]
-    return not task.queued and all(isinstance(name, str) and name for name in asked)
+    return not task.queued and task.waits_for is not None and bool(task.waits_for.inbox)
 
 
 def is_being_worked_on(task: Task) -> bool:

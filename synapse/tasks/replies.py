@@ -11,25 +11,20 @@ import asyncio
 import logging
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError, TaskNotFound
-from synapse.core.events import MetadataChanged
-from synapse.core.message import Part, TextPart
+from synapse.core.message import Part, Sender, TextPart
 from synapse.core.registry import AgentReply
-from synapse.core.requests import Replied, Reply, Sender
+from synapse.core.requests import Replied, Reply
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.text import typed_sender
+from synapse.core.task_metadata import reply_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
-from synapse.tasks.admission import awaits_reply, sender_in, sender_task_id
 from synapse.tasks.journal import Journal
 
 log = logging.getLogger(__name__)
-
-REPLIED: Final = "replied"
-"""Metadata key of a task: how its sender was answered, `explicit` or `inferred`."""
 
 
 class ReplyDelivery(Protocol):
@@ -60,7 +55,7 @@ class Replies:
 
     def expect(self, task: Task) -> None:
         """Remember a request whose sender waits for a reply."""
-        if awaits_reply(task):
+        if task.reply_to is not None:
             self._requests[task.id] = task
 
     def turn_ended(self, task: Task) -> None:
@@ -68,7 +63,7 @@ class Replies:
         if not task.state.is_terminal:
             return
         known = self._requests.pop(task.id, None)
-        if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
+        if known is not None and _waiting_task(task) and not task.replied:
             self._owed.put_nowait(_OwedReply(task, reply_parts(task), failed=task.state is not TaskState.COMPLETED))
 
     def agent_exits(self, why: str, resumable: Container[TaskId] = ()) -> None:
@@ -77,7 +72,7 @@ class Replies:
         The answers of `resumable` tasks arrive after the next start, so their senders keep waiting.
         """
         for task in self._requests.values():
-            if sender_task_id(task) and task.id not in resumable:
+            if _waiting_task(task) and task.id not in resumable:
                 self._owed.put_nowait(_OwedReply(task, (TextPart(text=why),), failed=True))
         self._requests.clear()
 
@@ -110,18 +105,18 @@ class Replies:
             await self._deliver(task, request.message.parts, failed=request.failed, inferred=False)
         except SynapseError:
             # An unproven sender may wait only at this task, which gets the answer in any case.
-            if task.metadata.get("sender_verified") is True:
+            if task.sender_verified:
                 raise
         finally:
             # The answer is recorded even when the sender is gone.
             await self._settle(task, request)
             self._requests.pop(task.id, None)
-        return Replied(task_id=task.id, to=typed_sender(task.metadata))
+        return Replied(task_id=task.id, to=task.sender_name)
 
     def _find(self, wanted: str, current: str | None) -> Task:
         if wanted:
             for task in reversed(self._requests.values()):
-                if task.id.startswith(wanted) or sender_task_id(task).startswith(wanted):
+                if task.id.startswith(wanted) or _waiting_task(task).startswith(wanted):
                     return task
             raise TaskNotFound(wanted)
         if current in self._requests:
@@ -136,8 +131,9 @@ class Replies:
         task = await self._journal.load(task.id)
         if task.state.is_terminal:
             return
-        replied = MetadataChanged(task_id=task.id, at=now, metadata={REPLIED: "explicit"})
-        await self._journal.record(replied, *outcomes.replied(task, now, request.message, failed=request.failed))
+        await self._journal.record(
+            reply_noted(task, now, "explicit"), *outcomes.replied(task, now, request.message, failed=request.failed)
+        )
 
     async def _deliver_inferred(self, owed: _OwedReply) -> None:
         task = owed.task
@@ -154,19 +150,23 @@ class Replies:
             self._owed.task_done()
 
     async def _note_replied(self, task: Task) -> None:
-        noted = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={REPLIED: "inferred"})
         try:
-            await self._journal.record(noted)
+            await self._journal.record(reply_noted(task, self._clock.now(), "inferred"))
         except SynapseError as error:
             # At worst the next host delivers it once more, and the sender refuses it.
             log.warning("reply_not_noted", extra={"task": task.id, "error": error.code})
 
     async def _deliver(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
         """Deliver the reply to the sender's host; a sender without a waiting task follows ours."""
-        waiting = sender_task_id(task)
+        waiting = _waiting_task(task)
         if waiting:
             reply = AgentReply(sender=self._me, in_reply_to=waiting, parts=parts, failed=failed, inferred=inferred)
-            await self._hosts.deliver_reply(sender_in(task.metadata), reply)
+            await self._hosts.deliver_reply(task.sender, reply)
+
+
+def _waiting_task(task: Task) -> str:
+    """Returns the id of the task on the sender's own host that a reply completes, or an empty string."""
+    return task.reply_to.task_id if task.reply_to else ""
 
 
 def reply_parts(task: Task) -> tuple[Part, ...]:

@@ -25,7 +25,7 @@ from synapse.core.errors import (
     StoreFailed,
     UnsupportedOperation,
 )
-from synapse.core.events import MetadataChanged, StateChanged, Update
+from synapse.core.events import StateChanged, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
@@ -70,6 +70,7 @@ from synapse.core.requests import (
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
+from synapse.core.task_metadata import waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.feed import Feed, follow_status
@@ -79,7 +80,6 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
 from synapse.tasks.unfinished import InDoubt
-from synapse.tasks.waits import WAITER_LEFT
 from synapse.tasks.worker import AgentWorker
 
 R = TypeVar("R")
@@ -285,18 +285,17 @@ class AgentTasks:
         """Follow a task that waits for a reply; record when its last reader leaves, so that it no longer counts."""
         try:
             async with aclosing(updates):
-                await self._note_waiter(task, left=None)
+                await self._note_waiter(task, left=False)
                 async for update in updates:
                     yield update
         finally:
             if not self._feed.is_followed(task.id):
                 await self._note_waiter(task, left=True)
 
-    async def _note_waiter(self, task: Task, *, left: bool | None) -> None:
+    async def _note_waiter(self, task: Task, *, left: bool) -> None:
         now = await self._journal.load(task.id)
-        if not now.state.is_terminal and now.metadata.get(WAITER_LEFT) is not left:
-            note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
-            await self._journal.record(note)
+        if not now.state.is_terminal and now.waiter_left is not left:
+            await self._journal.record(waiter_noted(task, self._clock.now(), left=left))
 
 
 async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:

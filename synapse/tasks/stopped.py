@@ -47,9 +47,10 @@ from synapse.core.requests import (
 )
 from synapse.core.store import IsAlive, Lease, TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task_metadata import sender_in, unverified
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
-from synapse.tasks.admission import message_digest, sender_in, sender_of
+from synapse.tasks.admission import message_digest, sender_of
 from synapse.tasks.changes import changes, deletion
 from synapse.tasks.intake import Limits
 from synapse.tasks.journal import Journal
@@ -143,7 +144,7 @@ class StoppedTasks:
             message=request.message,
             priority=request.priority,
             deadline=deadline_of(request, self._limits.ttl_seconds, self._clock),
-            metadata={**request.metadata, "sender_verified": False},
+            metadata=unverified(request.metadata),
         )
         async with self._lease(self._inbox) as journal:
             return await self._open(opened, journal)

@@ -15,20 +15,18 @@ from typing import Final
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered
 from synapse.core.errors import Conflict, InvalidRequest, PersonRequired, SynapseError
-from synapse.core.events import AttentionChanged, MetadataChanged, ReceiptChanged, StateChanged, TaskEvent
-from synapse.core.message import Message, MessageId, Role
-from synapse.core.question import open_question
-from synapse.core.requests import ResolveTask, Sender, SendMessage
+from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
+from synapse.core.message import Message, MessageId, Role, Sender
+from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.task_metadata import asked_for, waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
-from synapse.tasks.admission import sender_in
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
-from synapse.tasks.replies import REPLIED, Replies, reply_parts
-from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR_INBOX
+from synapse.tasks.replies import Replies, reply_parts
 from synapse.tasks.worker import AgentWorker
 
 log = logging.getLogger(__name__)
@@ -106,7 +104,7 @@ class InDoubt:
         cleared = AttentionChanged(task_id=task.id, at=now, attention="")
         if self._worker.current == task.id:
             working = StateChanged(task_id=task.id, at=now, state=TaskState.WORKING)
-            task = await self._journal.record(receipt, cleared, *(() if open_question(task) else (working,)))
+            task = await self._journal.record(receipt, cleared, *(() if task.question else (working,)))
             self._worker.confirm(task.id)
             return task
         # Its turn is over, so no answer will be seen.
@@ -170,8 +168,7 @@ class ReplyRecovery:
         Call it before this host can be reached, so that a waiter that comes back is recorded after it.
         """
         for task in waiting:
-            left = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: True})
-            await self._journal.record(left)
+            await self._journal.record(waiter_noted(task, self._clock.now(), left=True))
 
     async def take(self, waiting: Iterable[Task]) -> None:
         """Complete the tasks whose reply is in the store, and fail those that the agent asked never received.
@@ -195,14 +192,15 @@ class ReplyRecovery:
 
     async def _asked(self, waiting: Task) -> Task | None:
         """Return the task that the request opened at the agent that was asked, or None."""
-        inbox = waiting.metadata[WAITS_FOR_INBOX]
-        page = await self._store.list(TaskQuery(inbox=inbox, metadata={"sender_task_id": waiting.id}))
+        if waiting.waits_for is None:
+            return None
+        page = await self._store.list(TaskQuery(inbox=waiting.waits_for.inbox, metadata=asked_for(waiting)))
         # Any sender can name our task as the one that waits; the sender's inbox comes from the registry.
-        return next((task for task in page.tasks if sender_in(task.metadata).inbox == waiting.inbox), None)
+        return next((task for task in page.tasks if task.sender.inbox == waiting.inbox), None)
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:
-    marks = {"failed": answered.state is not TaskState.COMPLETED, "inferred": REPLIED not in answered.metadata}
+    marks = {"failed": answered.state is not TaskState.COMPLETED, "inferred": not answered.replied}
     return SendMessage(
         message=Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(answered)),
         dialect=waiting.dialect,

@@ -15,18 +15,11 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict, TaskNotFound
 from synapse.core.registry import Registry
 from synapse.core.store import TaskQuery, TaskStore
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import Task, TaskId, TaskState, WaitTarget
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
-from synapse.tasks.admission import awaits_reply, sender_in, sender_task_id
 from synapse.tasks.journal import Journal
 
-WAITS_FOR: Final = "waits_for"
-"""Metadata key of a task that waits for a reply: the id of the agent that was asked."""
-WAITS_FOR_INBOX: Final = "waits_for_inbox"
-"""Metadata key beside it: the inbox of that agent, which stays when the agent restarts on another port."""
-WAITER_LEFT: Final = "waiter_left"
-"""Metadata key of a waiting task whose `synapse send --response` has ended, so no process blocks on it."""
 GRACE_SECONDS: Final = 10.0
 """How long an agent may be missing, to restart; its new host then reports what became of the request."""
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
@@ -73,38 +66,39 @@ def find_cycle(waits: Iterable[Wait], new: Wait) -> Cycle:
 async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
     """Return the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
-    waiting = [task for task in page.tasks if awaits_reply(task) and await _is_waited_for(task, store)]
+    waiting = [task for task in page.tasks if await _is_waited_for(task, store)]
     inboxes = {task.agent_id: task.inbox for task in (*waiting, new)}
     return find_cycle((_wait(task, inboxes) for task in waiting), _wait(new, inboxes))
 
 
 def waits_for_one_of(parties: Cycle, task: Task) -> bool:
     """Return whether the task may wait for one of these agents; a task that names no agent may."""
-    asked = task.metadata.get(WAITS_FOR_INBOX) or task.metadata.get(WAITS_FOR)
-    return asked is None or any(asked in (party.key, party.agent_id) for party in parties)
+    asked = task.waits_for
+    if asked is None:
+        return True
+    return any((asked.inbox or asked.agent_id) in (party.key, party.agent_id) for party in parties)
 
 
-def was_asked(task: Task, entry: AgentEntry) -> bool:
-    """Return whether the task waits for a reply of that agent."""
-    return entry.is_agent_of(task.metadata.get(WAITS_FOR_INBOX) or "", task.metadata[WAITS_FOR])
+def was_asked(asked: WaitTarget, entry: AgentEntry) -> bool:
+    """Return whether `entry` is the agent that was asked."""
+    return entry.is_agent_of(asked.inbox, asked.agent_id)
 
 
 def _wait(task: Task, inboxes: Mapping[str, str]) -> Wait:
     """Return the wait for the end of a task; `inboxes` gives the inbox of a waiter that sent only its id."""
-    waiter = sender_in(task.metadata)
+    waiter = task.sender
     inbox = waiter.inbox or inboxes.get(waiter.sender_id, "")
     return Party.of(waiter.sender_id, inbox), Party.of(task.agent_id, task.inbox)
 
 
 async def _is_waited_for(task: Task, store: TaskStore) -> bool:
-    waiting_id = sender_task_id(task)
-    if not waiting_id:
+    if task.reply_to is None or not task.reply_to.task_id:
         return False
     try:
-        waiting = await store.load(TaskId(waiting_id))
+        waiting = await store.load(TaskId(task.reply_to.task_id))
     except TaskNotFound:
         return False
-    return not waiting.state.is_terminal and WAITER_LEFT not in waiting.metadata
+    return not waiting.state.is_terminal and not waiting.waiter_left
 
 
 class LostAgents:
@@ -118,15 +112,13 @@ class LostAgents:
 
     async def fail_lost(self) -> None:
         """Fail tasks that have waited GRACE_SECONDS for an agent that is not registered."""
-        waiting = [task for task in self._journal.open_tasks() if not task.queued and task.metadata.get(WAITS_FOR)]
+        waiting = [(task, task.waits_for) for task in self._journal.open_tasks() if not task.queued and task.waits_for]
         agents = await self._registry.agents() if waiting else ()
-        lost = [task for task in waiting if not any(was_asked(task, agent) for agent in agents)]
+        lost = [(task, asked) for task, asked in waiting if not any(was_asked(asked, agent) for agent in agents)]
         now = self._clock.monotonic()
-        self._lost_since = {task.id: self._lost_since.get(task.id, now) for task in lost}
-        for task in lost:
+        self._lost_since = {task.id: self._lost_since.get(task.id, now) for task, _ in lost}
+        for task, asked in lost:
             if now - self._lost_since[task.id] >= GRACE_SECONDS:
-                note = (
-                    f"{task.metadata[WAITS_FOR]} has exited; messages that it had not started wait for its next start"
-                )
+                note = f"{asked.agent_id} has exited; messages that it had not started wait for its next start"
                 with suppress(Conflict):  # the reply may have just arrived
                     await self._journal.record(*outcomes.agent_exited(task, self._clock.now(), note))

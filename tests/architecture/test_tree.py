@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from synapse.core.task_metadata import RESERVED_KEYS
 from tests.architecture.source_tree import FOLDERS, LEFT_BEHIND, PACKAGE, ROOT, parse, python_files, shown, walk
 
 # Each folder of the package, with the folders that it may hold. The dashboard's static files lie as they like.
@@ -88,3 +89,28 @@ def test_pure_rooms_have_no_hidden_door_to_the_world() -> None:
     ]
 
     assert doors == []
+
+
+def looked_up_in_metadata(tree: ast.Module) -> Iterator[str]:
+    """The keys in `x.metadata["key"]` and `x.metadata.get("key")`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Attribute(attr="metadata"), slice=ast.Constant(value=str(key))):
+                yield key
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr="metadata"), attr="get"),
+                args=[ast.Constant(value=str(key)), *_],
+            ):
+                yield key
+            case _:
+                pass
+
+
+def test_reply_state_is_read_from_the_fields_of_a_task() -> None:
+    # `ttl` is read from the metadata of a request, before there is a task.
+    keys = RESERVED_KEYS - {"ttl"}
+    inside = [path for path in python_files("synapse") if "dialects" not in path.parts]
+
+    found = [f"{shown(path)} {key}" for path in inside for key in looked_up_in_metadata(parse(path)) if key in keys]
+
+    assert found == []

@@ -12,9 +12,9 @@ from functools import partial
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentExited
-from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import Push
-from synapse.core.requests import GetTask, SendAndWait, Sender, SendMessage
+from synapse.core.requests import GetTask, SendAndWait, SendMessage
 from synapse.core.store import Lease
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.external.agents import Externals

@@ -6,9 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from synapse.core.errors import AgentNotResponding, TaskNotFound
-from synapse.core.message import text_of
+from synapse.core.message import Sender, text_of
 from synapse.core.registry import AgentReply
-from synapse.core.requests import Sender
 
 
 @dataclass(frozen=True, slots=True)

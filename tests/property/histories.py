@@ -21,7 +21,9 @@ from synapse.core.events import (
 )
 from synapse.core.lifecycle import apply, opened
 from synapse.core.message import Artifact, DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.question import WAITING_FOR_PERSON, Question, QuestionKind, question_fields
 from synapse.core.task import ReceiptStep, TaskId, TaskState
+from synapse.core.task_metadata import RESERVED_KEYS
 from synapse.core.types import BootTime, Deadline
 from tests.fakes.facts import TASK
 
@@ -33,6 +35,12 @@ values = st.recursive(
     max_leaves=5,
 )
 objects = st.dictionaries(texts, values, max_size=3)
+# A task's metadata may have the keys that become its fields, with values of the right type and of any other.
+agents = st.fixed_dictionaries({"sender_id": texts}, optional={"sender_type": texts, "sender_endpoint": texts})
+questions = st.builds(Question, id=texts, kind=st.sampled_from(QuestionKind), title=texts).map(question_fields)
+task_metadata = st.dictionaries(
+    texts | st.sampled_from(sorted(RESERVED_KEYS)), values | agents | questions | st.just(True), max_size=4
+)
 moments = st.datetimes(
     min_value=datetime(1999, 1, 1),  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
     max_value=datetime(2100, 1, 1),  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
@@ -68,6 +76,7 @@ artifacts = st.builds(
 )
 
 
+reasons = texts | st.just(WAITING_FOR_PERSON)
 boot_times = st.builds(BootTime, texts, st.floats(0, 1e9, allow_nan=False))
 deadlines = st.builds(Deadline, moments, st.none() | boot_times)
 
@@ -86,7 +95,7 @@ def openings(draw: st.DrawFn, task_id: TaskId) -> TaskOpened:
         priority=draw(st.integers(1, 5)),
         queued=draw(st.booleans()),
         deadline=draw(st.none() | deadlines),
-        metadata=draw(objects),
+        metadata=draw(task_metadata),
         parent_id=draw(st.sampled_from(["", "parent"])),
     )
 
@@ -95,11 +104,11 @@ def changes(task_id: TaskId, at: datetime) -> st.SearchStrategy[TaskEvent]:
     """Any event that is not the first, allowed or not."""
     about: dict[str, Any] = {"task_id": st.just(task_id), "at": st.just(at)}
     return st.one_of(
-        st.builds(StateChanged, **about, state=st.sampled_from(TaskState), reason=texts, note=texts),
+        st.builds(StateChanged, **about, state=st.sampled_from(TaskState), reason=reasons, note=texts),
         st.builds(MessageAdded, **about, message=messages),
         st.builds(ArtifactAdded, **about, artifact=artifacts, append=st.booleans(), last_chunk=st.booleans()),
         st.builds(ReceiptChanged, **about, step=st.sampled_from(ReceiptStep), source=texts, evidence=texts),
-        st.builds(MetadataChanged, **about, metadata=objects),
+        st.builds(MetadataChanged, **about, metadata=task_metadata),
         st.builds(AttentionChanged, **about, attention=texts),
         st.builds(TaskHidden, **about),
     )

@@ -22,7 +22,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import InvalidRequest, SynapseError, from_wire, to_wire
 from synapse.core.json_text import object_in
-from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, Sender, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.registry import AgentReply
 from synapse.core.requests import (
@@ -36,7 +36,6 @@ from synapse.core.requests import (
     HostCommand,
     ListPushConfigs,
     OnBehalfOf,
-    Sender,
     SendMessage,
     SetPushConfig,
 )

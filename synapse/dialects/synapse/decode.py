@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
-from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, Sender, TextPart
 from synapse.core.requests import (
     SECRET_HEADER,
     AddExternal,
@@ -26,7 +26,6 @@ from synapse.core.requests import (
     Reply,
     ReportSignal,
     ResolveTask,
-    Sender,
     SendExternal,
     SendMessage,
     SubscribeTask,

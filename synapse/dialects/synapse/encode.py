@@ -27,10 +27,11 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
-from synapse.core.question import QUESTION, open_question, question_fields
+from synapse.core.question import question_fields
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
+from synapse.core.task_metadata import recorded_question
 from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
 from synapse.dialects.proto_json import instant, to_json
 
@@ -273,8 +274,8 @@ def _question(status: HostStatus) -> Wire | None:
     """Returns the agent's open question, its task (empty without one), and since when it is open."""
     task, asked = status.asking, status.view.question
     task_id = "" if task is None else task.id
-    if task is not None and open_question(task):
-        return {**task.metadata[QUESTION], "task_id": task_id}
+    if task is not None and task.question:
+        return {**recorded_question(task), "task_id": task_id}
     if asked is None:
         return None
     return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}

@@ -21,7 +21,6 @@ from synapse.core.question import (
     chosen_in_words,
     denial,
     label_of,
-    open_question,
     question_fields,
 )
 from synapse.core.task import Task, TaskState
@@ -135,18 +134,18 @@ def test_the_text_has_the_title_the_detail_and_the_options() -> None:
 
 @given(questions)
 def test_a_question_survives_the_metadata_of_a_task(question: Question) -> None:
-    assert open_question(asking({"question": question_fields(question)})) == question
+    assert asking({"question": question_fields(question)}).question == question
 
 
 @pytest.mark.parametrize(
     "forged", ["text", {"id": "q"}, {**question_fields(CHOICE), "kind": "x"}, {**question_fields(CHOICE), "options": 3}]
 )
 def test_an_invalid_question_in_the_metadata_is_ignored(forged: object) -> None:
-    assert open_question(asking({"question": forged})) is None
+    assert asking({"question": forged}).question is None
 
 
 def test_a_question_in_the_metadata_of_a_caller_is_ignored() -> None:
     fields = {"question": question_fields(CHOICE)}
 
-    assert open_question(asking(fields, reason="")) is None
-    assert open_question(asking(fields, state=TaskState.WORKING)) is None
+    assert asking(fields, reason="").question is None
+    assert asking(fields, state=TaskState.WORKING).question is None

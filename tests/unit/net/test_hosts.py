@@ -10,9 +10,8 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, TaskNotFound
-from synapse.core.message import TextPart
+from synapse.core.message import Sender, TextPart
 from synapse.core.registry import AgentReply
-from synapse.core.requests import Sender
 from synapse.net.hosts import open_host_client
 from synapse.registry.local import open_registry
 from tests.fakes.clock import FakeClock

@@ -11,7 +11,7 @@ from synapse.core.errors import IllegalTransition, InvalidField, TaskNotFound
 from synapse.core.events import TaskHidden
 from synapse.core.requests import ChangeTask, DeleteTask, GetTask, ListTasks, SubscribeTask
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.tasks.changes import RESERVED_KEYS
+from synapse.core.task_metadata import RESERVED_KEYS
 from tests.fakes.harness import AgentHarness, working
 from tests.fakes.questions import PERMISSION, asked, asks
 

@@ -17,7 +17,8 @@ from synapse.core.errors import (
     TaskFinished,
     TaskNotFound,
 )
-from synapse.core.requests import CreateTask, ListTasks, Sender, SendMessage, SubscribeTask
+from synapse.core.message import Sender
+from synapse.core.requests import CreateTask, ListTasks, SendMessage, SubscribeTask
 from synapse.core.task import Task, TaskState
 from tests.fakes.gateway_world import questions
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, say, working

@@ -9,8 +9,8 @@ import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.errors import SenderMismatch, TaskNotFound
-from synapse.core.message import FilePart
-from synapse.core.requests import CreateTask, Reply, Sender, SendMessage
+from synapse.core.message import FilePart, Sender
+from synapse.core.requests import CreateTask, Reply, SendMessage
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.tasks.admission import TEXT, Acceptance

@@ -22,7 +22,7 @@ from synapse.core.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.requests import (
     CancelTask,
     ChangeTask,
@@ -34,17 +34,16 @@ from synapse.core.requests import (
     ListTasks,
     Request,
     SendAndWait,
-    Sender,
     SendMessage,
     SubscribeTask,
 )
 from synapse.core.service import method_for
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
+from synapse.core.task_metadata import opening_metadata
 from synapse.host.stopped import stopped_tasks
 from synapse.registry.files import UNKNOWN, start_time
 from synapse.tasks import stopped as module
-from synapse.tasks.admission import origin_metadata
 from synapse.tasks.journal import Journal
 from synapse.tasks.stopped import StoppedTasks
 from tests.fakes.facts import TASK, message, numbered, opened
@@ -153,7 +152,7 @@ async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeyp
 
 async def test_a_message_that_claims_to_be_from_the_system_is_not_queued(tmp_path: Path) -> None:
     async with left(tmp_path) as (stopped, store, _task):
-        metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
+        metadata = opening_metadata({}, Sender(sender_id=SYSTEM), verified=False)
         with pytest.raises(SenderMismatch):
             await stopped.of("ghost", "ghost").send(
                 SendMessage(message=message(), dialect="synapse", metadata=metadata), ME

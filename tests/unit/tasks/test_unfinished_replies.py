@@ -6,9 +6,9 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.requests import CreateTask, Reply, Sender
+from synapse.core.message import Sender
+from synapse.core.requests import CreateTask, Reply
 from synapse.core.task import Task, TaskState
-from synapse.core.text import typed_sender
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, say, working
 
 WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
@@ -59,7 +59,7 @@ async def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start(
     assert answered.artifacts[0].metadata["inferred"] is True
     (delivered,) = after.worker.waiting
     # The agent's own inbox has the answer, so it is proven whose it is.
-    assert typed_sender((await after.task(delivered)).metadata) == CLAUDE.agent_id
+    assert (await after.task(delivered)).sender_name == CLAUDE.agent_id
 
 
 @pytest.mark.parametrize(("failed", "state"), [(False, TaskState.COMPLETED), (True, TaskState.FAILED)])

@@ -8,7 +8,8 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import WaitCycle
 from synapse.core.events import MetadataChanged
-from synapse.core.requests import CreateTask, Sender, SendMessage, SubscribeTask
+from synapse.core.message import Sender
+from synapse.core.requests import CreateTask, SendMessage, SubscribeTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
 from synapse.tasks.waits import Party, find_cycle

@@ -13,7 +13,7 @@ from synapse.core.agent import WAITING
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import FeedLagged, InvalidField, InvalidRequest, SynapseError, TaskNotFound
-from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
     AnswerQuestion,
@@ -26,7 +26,6 @@ from synapse.core.requests import (
     HostCommand,
     ListPushConfigs,
     OnBehalfOf,
-    Sender,
     SendMessage,
     SetPushConfig,
 )

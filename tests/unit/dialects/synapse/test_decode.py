@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
-from synapse.core.message import DataPart, FilePart, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Role, Sender, TextPart
 from synapse.core.requests import (
     AddExternal,
     AnswerQuestion,
@@ -23,7 +23,6 @@ from synapse.core.requests import (
     RemoveExternal,
     Request,
     ResolveTask,
-    Sender,
     SubscribeTask,
 )
 from synapse.core.task import TaskState

@@ -300,7 +300,9 @@ def test_a_question_at_the_start_counts_as_attention_and_belongs_to_no_task() ->
 
 def test_a_question_in_a_turn_names_its_task() -> None:
     recorded = {"question": {**question_fields(QUESTION), "asked_at": "2024-01-15T10:31:00.000Z"}}
-    asking = a_task(metadata=recorded, state=TaskState.INPUT_REQUIRED, reason="waiting_for_person")
+    asking = a_task(
+        metadata=recorded, last_question=QUESTION, state=TaskState.INPUT_REQUIRED, reason="waiting_for_person"
+    )
     status = HostStatus(entry=_entry(), view=_view(), current=asking, queue=(), attention=(), asking=asking)
 
     question = json.loads(encode.encode_status(status))["question"]

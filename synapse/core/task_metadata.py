@@ -1,0 +1,212 @@
+"""The keys that Synapse writes into a task's metadata, and the fields of `Task` that they become.
+
+The store and every wire keep these keys among those of the sender, in the order in which they were written. So a task's
+metadata stays whole, as it is stored and shown, and no code but this module looks into it: `reply_fields` reads the
+keys once, when an event or a snapshot makes a task, and all others read the fields.
+
+    sender, sender_verified            the fields of the same names
+    sender_inbox                       `sender.inbox`
+    user                               `user`
+    response_expected, sender_task_id  `reply_to`
+    replied                            `replied`
+    waits_for, waits_for_inbox         `waits_for`
+    waiter_left                        `waiter_left`
+    question                           `question`, while it is open
+
+Of `answered` (who answered the last question, and how), `in_reply_to`, `ttl` and `reason` a task has no field: they are
+only shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypedDict, cast
+
+from synapse.core.events import MetadataChanged
+from synapse.core.message import A_PERSON, Json, Sender
+from synapse.core.question import Question, question_fields, question_from
+from synapse.core.task import ReplyTo, Task, WaitTarget
+from synapse.core.text import sender_name
+
+_SENDER: Final = "sender"
+_VERIFIED: Final = "sender_verified"
+_SENDER_INBOX: Final = "sender_inbox"
+_USER: Final = "user"
+_RESPONSE_EXPECTED: Final = "response_expected"
+_SENDER_TASK: Final = "sender_task_id"
+_REPLIED: Final = "replied"
+_WAITS_FOR: Final = "waits_for"
+_WAITS_FOR_INBOX: Final = "waits_for_inbox"
+_WAITER_LEFT: Final = "waiter_left"
+_QUESTION: Final = "question"
+_ANSWERED: Final = "answered"
+
+_RARE_KEYS: Final = frozenset({_USER, _RESPONSE_EXPECTED, _REPLIED, _WAITS_FOR, _WAITER_LEFT, _QUESTION})
+"""The keys that most tasks do not have, and without which the others but the sender's mean nothing."""
+_FIELD_KEYS: Final = _RARE_KEYS | {_SENDER, _VERIFIED, _SENDER_INBOX, _SENDER_TASK, _WAITS_FOR_INBOX}
+RESERVED_KEYS: Final = _FIELD_KEYS | {_ANSWERED, "in_reply_to", "ttl", "reason"}
+"""Metadata keys that Synapse relies on or shows to people; callers cannot change them."""
+_DROPPED_KEYS: Final = frozenset({_QUESTION, _ANSWERED, _REPLIED, _WAITER_LEFT, _USER, _SENDER_INBOX, "reason"})
+"""Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
+
+
+class ReplyFields(TypedDict, total=False):
+    """The fields of a `Task` that its metadata determines. One that is left out has its default value."""
+
+    sender: Sender
+    sender_verified: bool
+    user: str
+    reply_to: ReplyTo | None
+    replied: str
+    waits_for: WaitTarget | None
+    waiter_left: bool
+    last_question: Question | None
+
+
+_DEFAULTS: Final[ReplyFields] = {
+    "sender": A_PERSON,
+    "sender_verified": False,
+    "user": "",
+    "reply_to": None,
+    "replied": "",
+    "waits_for": None,
+    "waiter_left": False,
+    "last_question": None,
+}
+
+
+def reply_fields(metadata: Json) -> ReplyFields:
+    """Returns the fields that the keys in a task's metadata become. Ignores values of a wrong type."""
+    fields: ReplyFields = {"sender": sender_in(metadata), "sender_verified": metadata.get(_VERIFIED) is True}
+    # Hot path: every message comes here, and most have no other key of ours.
+    if _RARE_KEYS.isdisjoint(metadata):
+        return fields
+    get = metadata.get
+    if user := _text(get(_USER)):
+        fields["user"] = user
+    if get(_RESPONSE_EXPECTED) is True:
+        fields["reply_to"] = ReplyTo(task_id=_text(get(_SENDER_TASK)))
+    if replied := _text(get(_REPLIED)):
+        fields["replied"] = replied
+    if asked := get(_WAITS_FOR):
+        # A value that is no agent's id matches no agent, so the task fails as one whose agent is lost.
+        fields["waits_for"] = WaitTarget(agent_id=str(asked), inbox=_text(get(_WAITS_FOR_INBOX)))
+    if get(_WAITER_LEFT) is True:
+        fields["waiter_left"] = True
+    if question := question_from(get(_QUESTION)):
+        fields["last_question"] = question
+    return fields
+
+
+def changed_fields(metadata: Json, changes: Json) -> ReplyFields:
+    """Returns the fields that `changes` of some keys may have changed, from the whole metadata after them."""
+    return {} if _FIELD_KEYS.isdisjoint(changes) else {**_DEFAULTS, **reply_fields(metadata)}
+
+
+def sender_in(metadata: Json) -> Sender:
+    """Returns the sender that the metadata of a task or a message names; a person when it names none."""
+    claimed = metadata.get(_SENDER)
+    if not isinstance(claimed, dict):
+        return A_PERSON
+    fields = cast("dict[str, Any]", claimed)
+    if not fields.get("sender_id"):
+        return A_PERSON
+    return Sender(
+        sender_id=str(fields["sender_id"]),
+        sender_type=str(fields.get("sender_type", "")),
+        sender_endpoint=str(fields.get("sender_endpoint", "")),
+        inbox=str(metadata.get(_SENDER_INBOX) or ""),
+    )
+
+
+def sender_name_in(metadata: Json) -> str:
+    """Returns what `Task.sender_name` returns for a task that was opened with this metadata."""
+    verified, user = metadata.get(_VERIFIED) is True, _text(metadata.get(_USER))
+    return sender_name(sender_in(metadata).sender_id, verified=verified, user=user)
+
+
+def claimed_waiting_task(metadata: Json) -> object:
+    """Returns the id of the sender's waiting task as the metadata of a message claims it; not checked."""
+    return metadata.get(_SENDER_TASK)
+
+
+def opening_metadata(
+    claims: Json, sender: Sender, *, verified: bool, user: str = "", reply_to: ReplyTo | None = None
+) -> dict[str, Any]:
+    """Returns the metadata of a new task: the sender's own keys, and what Synapse knows of the sender.
+
+    `sender` gets exactly the three fields of the contract. `user` is the caller's name at a gateway.
+    """
+    metadata = {key: value for key, value in claims.items() if key not in _DROPPED_KEYS}
+    metadata[_SENDER] = {
+        "sender_id": sender.sender_id,
+        "sender_type": sender.sender_type,
+        "sender_endpoint": sender.sender_endpoint,
+    }
+    metadata[_VERIFIED] = verified
+    if user:
+        metadata[_USER] = user
+    if reply_to is not None:
+        metadata[_RESPONSE_EXPECTED] = True
+        if sender.inbox:
+            metadata[_SENDER_INBOX] = sender.inbox
+        if reply_to.task_id:
+            metadata[_SENDER_TASK] = reply_to.task_id
+    return metadata
+
+
+def unverified(claims: Json) -> dict[str, Any]:
+    """Returns the metadata of a new task whose sender is only claimed, as no host verifies it."""
+    return {**claims, _VERIFIED: False}
+
+
+def sent_by(user: str) -> Json:
+    """Returns the filter for tasks of one caller of a gateway."""
+    return {_USER: user}
+
+
+def asked_for(waiting: Task) -> Json:
+    """Returns the filter for tasks whose reply completes the task `waiting`."""
+    return {_SENDER_TASK: waiting.id}
+
+
+def reply_noted(task: Task, at: datetime, how: str) -> MetadataChanged:
+    """Returns the event that records how the sender was answered; see `Task.replied`."""
+    return MetadataChanged(task_id=task.id, at=at, metadata={_REPLIED: how})
+
+
+def waiter_noted(task: Task, at: datetime, *, left: bool) -> MetadataChanged:
+    """Returns the event that records that the process which waits for the task has left, or has come back."""
+    return MetadataChanged(task_id=task.id, at=at, metadata={_WAITER_LEFT: True if left else None})
+
+
+def question_noted(task: Task, at: datetime, question: Question) -> MetadataChanged:
+    """Returns the event that records the question which the agent asks."""
+    asked_at = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = {**question_fields(question), "asked_at": asked_at}
+    return MetadataChanged(task_id=task.id, at=at, metadata={_QUESTION: fields})
+
+
+def question_removed(task: Task, at: datetime) -> MetadataChanged:
+    """Returns the event that removes the question."""
+    return MetadataChanged(task_id=task.id, at=at, metadata={_QUESTION: None})
+
+
+def answer_noted(task: Task, at: datetime, answered: Mapping[str, str]) -> MetadataChanged:
+    """Returns the event that records who answered the question, and how."""
+    return MetadataChanged(task_id=task.id, at=at, metadata={_ANSWERED: answered})
+
+
+def is_about_question(event: MetadataChanged) -> bool:
+    """Decides whether the event records or removes a question."""
+    return _QUESTION in event.metadata
+
+
+def recorded_question(task: Task) -> dict[str, Any]:
+    """Returns the open question of `task` as it was recorded, with the time when it was asked."""
+    return dict(task.metadata[_QUESTION])
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
