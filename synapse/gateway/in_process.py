@@ -251,7 +251,7 @@ class InProcessSockets:
             listener.close()
 
     async def restore(self) -> None:
-        """Write registry entries again whose files were removed. Raises OSError."""
+        """Write registry entries again whose files were removed. Raises RegistryFailed."""
         for entry in tuple(self._open):
             if await self._registry.find(entry.agent_id) is None and entry in self._open:
                 await self._registry.publish(entry)
