@@ -5,6 +5,7 @@ Messages beyond a rate limit between two agents are held, so that a pair cannot 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from synapse.core.errors import (
     PushNotSupported,
     QueueFull,
     SenderMismatch,
+    SynapseError,
     TaskFinished,
     TaskNotFound,
     VersionConflict,
@@ -57,6 +59,8 @@ from synapse.tasks.replies import REPLIED, Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
+
+log = logging.getLogger(__name__)
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
@@ -354,17 +358,29 @@ class Intake:
 
     async def _refuse_cycle(self, task: Task) -> None:
         """Raises WaitCycle when agents would wait for each other; also notes it on the tasks that wait here."""
+        try:
+            error = await self._end_in_cycle(task)
+        except Exception:
+            # The message is durable, so it is queued unchecked: a repeated message would only find its task.
+            log.exception("cycle_not_checked", extra={"task": task.id})
+            return
+        if error is not None:
+            raise error
+
+    async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
+        """Fail the task if waiting for it closes a cycle, and return the error for its sender."""
         cycle = await cycle_closed_by(task, self._store)
         if not cycle:
-            return
+            return None
         known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
         error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():
             if not waiting.queued and waits_for_one_of(cycle, waiting):
-                await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
-        raise error
+                with suppress(SynapseError):  # the request is refused in any case
+                    await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
+        return error
 
     def _hold(self, opened: TaskOpened, sender: str) -> AttentionChanged:
         why = (
