@@ -76,6 +76,8 @@ class InProcessAgent:
         self._service: AgentTasks | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._commands: set[asyncio.Task[CommandResult]] = set()
+        """Kept until they are done, because the event loop has only weak references to tasks."""
 
     @property
     def is_running(self) -> bool:
@@ -157,7 +159,12 @@ class InProcessAgent:
         """Run a command as a host would; see `core.registry.HostClient.command`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
-        return await self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY)
+        # A caller that leaves is cancelled here: a gRPC call at its deadline, or a WebSocket that closes. The command
+        # goes on, as it does in a host: a message that is durable by then must still be queued.
+        command = asyncio.create_task(self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY))
+        self._commands.add(command)
+        command.add_done_callback(self._commands.discard)
+        return await asyncio.shield(command)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
         """Return the agent's status."""
