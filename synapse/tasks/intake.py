@@ -221,9 +221,11 @@ class Intake:
         await self._worker.enqueue(task, message, first=message is task.message)
 
     async def _open(
-        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, uses_quota: bool = True
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, is_limited: bool = True
     ) -> Task:
-        """Open a task, or return the one that an earlier copy of the message opened. `uses_quota` counts it.
+        """Open a task, or return the one that an earlier copy of the message opened.
+
+        `is_limited` applies the quota and the limit of the queue.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
@@ -233,8 +235,10 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
-            if uses_quota:
+            if is_limited:
                 await self._take_quota(request)
+                waiting = self._worker.queue_length + len(self._held)
+                require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
             known = await self._find_repeated(request.message, caller.scope, digest)
@@ -243,8 +247,6 @@ class Intake:
             return known
 
     async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
-        waiting = self._worker.queue_length + len(self._held)
-        require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
         deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
@@ -331,8 +333,8 @@ class Intake:
         task = await self._journal.record(*events)
         # A reply with parts that the agent does not accept can still be read: it is the task's answer.
         if not is_followed and self._acceptance.takes(request.message):
-            # A reply is never refused because of the quota.
-            await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
+            # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
+            await self._open(replace(request, in_reply_to=""), author or caller, is_limited=False)
         return task
 
     async def _was_asked(self, task: Task, caller: Caller) -> bool:
