@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.host.pty import MentionSender
+from synapse.host.mentions import MentionSender
 from synapse.registry.files import FileRegistry
 from tests.fakes.processes import bystander
 from tests.unit.cli.fake_host import FakeHost
