@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-from synapse.client.http import HostAddress, NoAnswer, request
+from synapse.client.hosts import is_suspended, post_message
+from synapse.client.http import NoAnswer
 from synapse.core.address import resolve, short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import SynapseError
-from synapse.registry.files import FileRegistry, is_stopped
+from synapse.core.errors import AgentNotResponding, SynapseError
+from synapse.registry.files import FileRegistry
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +37,9 @@ class MentionSender:
         """Return the id of the agent that `name` means, or an empty string: then the line goes to the program."""
         try:
             return resolve(
-                name, [entry for entry in self._registry.entries() if entry.agent_id != self._me.agent_id]
+                name, [one for one in self._registry.entries() if one.agent_id != self._me.agent_id]
             ).agent_id
-        except SynapseError:
+        except (SynapseError, OSError):
             return ""
 
     def send(self, agent_id: str, text: str) -> None:
@@ -52,37 +55,40 @@ class MentionSender:
     async def _send(self, agent_id: str, text: str) -> None:
         try:
             notice = await asyncio.to_thread(self._deliver, agent_id, text)
-        except SynapseError as error:
+        except (SynapseError, OSError) as error:
             notice = f"[→ {agent_id}] not sent: {error}  Your text: {text}"
+        except Exception as error:
+            # The line is cleared by now: whatever went wrong, the person must not lose the text.
+            log.exception("mention_failed", extra={"agent": agent_id})
+            notice = f"[→ {agent_id}] not confirmed: {error}; it may have arrived  Your text: {text}"
         self.notify(notice)
 
     def _deliver(self, agent_id: str, text: str) -> str:
+        """Send the text, and return the notice for the person. Blocks."""
         entry = resolve(agent_id, self._registry.entries())
+        name = short_name(entry)
+        try:
+            task = post_message(entry, self._body(text), self._registry, warn=log.info)
+        except AgentNotResponding as error:
+            silence = error.__cause__
+            if isinstance(silence, NoAnswer) and silence.sent:
+                why = f"not confirmed: {silence}; it may still arrive (synapse queue {name})"
+            elif is_suspended(entry):
+                why = f"not sent: its process (pid {entry.pid}) is stopped; `kill -CONT {entry.pid}` lets it go on"
+            else:
+                why = f"not sent: {silence or error}"
+            return f"[→ {name}] {why}  Your text: {text}"
+        except SynapseError as refusal:
+            return f"[→ {name}] not sent: {refusal}  Your text: {text}"
+        return f"[→ {name}] sent" + (f"  (task {task['id'][:8]})" if task.get("id") else "")
+
+    def _body(self, text: str) -> dict[str, Any]:
         sender = {
             "sender_id": self._me.agent_id,
             "sender_type": self._me.agent_type,
             "sender_endpoint": self._me.endpoint,
         }
-        body = {
-            "message": {"role": "user", "parts": [{"type": "text", "text": text}]},
-            "metadata": {"sender": sender},
-        }
-        name = short_name(entry)
-
-        def is_host_stopped() -> bool:
-            return is_stopped(entry.pid, entry.pid_started)
-
-        if is_host_stopped():
-            why = f"its process (pid {entry.pid}) is stopped; `kill -CONT {entry.pid}` lets it go on"
-            return f"[→ {name}] not sent: {why}  Your text: {text}"
-        address = HostAddress(entry.socket, port=entry.port)
-        try:
-            answer = request(address, "POST", "/tasks/send", body, is_stopped=is_host_stopped)
-        except NoAnswer as error:
-            if not error.sent:
-                return f"[→ {name}] not sent: {error}  Your text: {text}"
-            return f"[→ {name}] not confirmed: {error}; it may still arrive (synapse queue {name})  Your text: {text}"
-        if answer.status >= 400:
-            why = answer.body.get("error", {}).get("message", answer.status)
-            return f"[→ {name}] not sent: {why}  Your text: {text}"
-        return f"[→ {name}] sent  (task {answer.body['task']['id'][:8]})"
+        # Not `new_id`, which belongs to the event loop's thread. The id makes a second try safe.
+        message_id = os.urandom(16).hex()
+        message = {"role": "user", "parts": [{"type": "text", "text": text}], "message_id": message_id}
+        return {"message": message, "metadata": {"sender": sender}}
