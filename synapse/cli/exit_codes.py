@@ -104,6 +104,7 @@ BY_ERROR = {
     "store_in_use": FAILED,
     "lease_lost": FAILED,
     "store_unsafe": FAILED,
+    "registry_failed": FAILED,
     "internal": FAILED,
 }
 

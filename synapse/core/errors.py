@@ -21,7 +21,7 @@
     │   └── ExternalAgentFailed   ExternalAgentUnreachable · ExternalAddressRefused
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
-    │                             StoreLost · StoreInUse · StoreUnsafe · LeaseLost
+    │                             StoreLost · StoreInUse · StoreUnsafe · LeaseLost · RegistryFailed
     └── InternalFailure           a bug in Synapse; the log has the details, the caller gets none
 
 Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
@@ -700,6 +700,13 @@ class StoreUnsafe(StoreFailed):
     """The state folder lies on a file system where the store is not safe."""
 
     code = "store_unsafe"
+
+
+class RegistryFailed(StoreFailed):
+    """The registry of running agents cannot be read or written."""
+
+    code = "registry_failed"
+    hint = "its folder must be yours, readable and writable; `synapse doctor` checks it"
 
 
 class InternalFailure(SynapseError):

@@ -21,7 +21,7 @@ RETURN_SECONDS: Final = 10.0
 
 
 class Registry(Protocol):
-    """Lists the running agents. Every method raises OSError when the registry cannot be read or written."""
+    """Lists the running agents. Every method raises RegistryFailed when the registry cannot be read or written."""
 
     async def agents(self) -> Sequence[AgentEntry]:
         """Returns the agents whose hosts are alive, sorted by agent id."""

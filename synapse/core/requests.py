@@ -160,7 +160,11 @@ class Pending(Generic[T_co]):
         return self._final is None
 
     def settled(self) -> Awaitable[T_co]:
-        """Returns the final result, or raises its error. Cancelling the wait cancels nothing else."""
+        """Returns the final result, or raises its error.
+
+        All waits share `final`: cancelling one cancels them all, and lets the producer of the result know that its
+        caller has left. A task of an agent continues.
+        """
         return self._final if self._final is not None else _known(self.now)
 
 

@@ -24,8 +24,8 @@ class FileExternalStore:
         self._folder = folder
 
     def agents(self) -> tuple[ExternalAgent, ...]:
-        """Returns all agents, by alias. Raises StoreCorrupt for a file that is broken."""
-        aliases = sorted(path.stem for path in self._folder.glob(f"[!.]*{_SUFFIX}"))
+        """Returns all agents, by alias. Raises StoreCorrupt for a file that is broken, or StoreFailed."""
+        aliases = sorted(path.stem for path in self._files())
         return tuple(agent for alias in aliases if (agent := self.find(alias)) is not None)
 
     def find(self, alias: str) -> ExternalAgent | None:
@@ -42,9 +42,12 @@ class FileExternalStore:
         return _agent(content, path)
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
-        """Returns a value that changes whenever an agent is added, changed or removed. Reads no file."""
+        """Returns a value that changes whenever an agent is added, changed or removed. Reads no file.
+
+        Raises StoreFailed.
+        """
         found: set[tuple[str, int, int]] = set()
-        for path in self._folder.glob(f"[!.]*{_SUFFIX}"):
+        for path in self._files():
             with suppress(OSError):  # the file was just removed
                 status = path.stat()
                 found.add((path.stem, status.st_ino, status.st_mtime_ns))
@@ -70,6 +73,17 @@ class FileExternalStore:
             return None
         _remove(path)
         return known
+
+    def _files(self) -> list[Path]:
+        """Returns the files of the agents, none when the folder is missing. Raises StoreFailed."""
+        # Not `glob`: it takes a folder that it cannot read for an empty one, and a gateway stops the missing agents.
+        try:
+            files = list(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreFailed(f"{self._folder} cannot be read: {error.strerror}") from error
+        return [file for file in files if file.suffix == _SUFFIX and not file.name.startswith(".")]
 
     def _path(self, alias: str) -> Path | None:
         """Returns the file of an alias, or None if the alias is not valid: it must not lead out of the folder."""

@@ -18,7 +18,7 @@ from synapse.config.private_files import make_private
 from synapse.config.process import Limit, give_file_limit
 from synapse.config.settings import load_settings, profile_names
 from synapse.core.address import nearest
-from synapse.core.errors import InvalidSettings
+from synapse.core.errors import InvalidSettings, RegistryFailed
 from synapse.core.registry import Registry
 from synapse.core.types import Clock
 from synapse.gateway.config import AgentConfig
@@ -92,7 +92,7 @@ class AgentAutostart:
     async def keep(self) -> None:
         """Start the agent whenever it does not run, until cancelled."""
         while True:
-            if any(entry.name == self._agent.id for entry in await self._registry.agents()):
+            if await self._may_run():
                 await _pause(WATCH_SECONDS)
                 continue
             started = self._clock.monotonic()
@@ -103,6 +103,14 @@ class AgentAutostart:
             facts = {"agent": self._agent.id, "exit_status": status, "lived": round(seconds, 1), "next_start_in": pause}
             log.warning("agent_ended", extra=facts)
             await _pause(pause)
+
+    async def _may_run(self) -> bool:
+        """Return whether the agent runs, or the registry cannot be read: a second host must not start."""
+        try:
+            return any(entry.name == self._agent.id for entry in await self._registry.agents())
+        except RegistryFailed as error:
+            log.warning("registry_not_read", extra={"error": str(error)})
+            return True
 
     async def _run_once(self) -> int:
         """Start the host and return its exit status."""

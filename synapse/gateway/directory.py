@@ -76,7 +76,7 @@ class AgentSource(Protocol):
     """Provides some of the directory's agents."""
 
     async def refresh(self) -> None:
-        """Update the agents. Raises OSError."""
+        """Update the agents. Raises RegistryFailed."""
         ...
 
     def is_current(self) -> bool:
@@ -99,7 +99,7 @@ class LocalAgents:
         self._agents: tuple[GatewayAgent, ...] = ()
 
     async def refresh(self) -> None:
-        """Read the registry if it has changed. Raises OSError."""
+        """Read the registry if it has changed. Raises RegistryFailed."""
         entries = await self._registry.agents()
         if entries is not self._entries:
             self._entries = entries
@@ -137,7 +137,7 @@ class GatewayDirectory:
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
 
     async def refresh(self) -> None:
-        """Update all sources. Raises OSError."""
+        """Update all sources. Raises RegistryFailed."""
         for source in self._sources:
             await source.refresh()
 

@@ -14,6 +14,7 @@ from synapse.core.errors import (
     ExternalAgentNotFound,
     NameTaken,
     NoAgentThere,
+    RegistryFailed,
     SynapseError,
 )
 from synapse.core.registry import HostClient, Registry
@@ -73,12 +74,12 @@ class GatewayExternals:
 
         An external agent runs in one gateway at a time; when that gateway is gone, another takes the agent over.
         """
-        now = await self._fingerprint()
-        if now == self._last_fingerprint:
-            return
-        # Set before reading, so that a file that cannot be read is not read again until it has changed.
-        self._last_fingerprint = now
         try:
+            now = await self._fingerprint()
+            if now == self._last_fingerprint:
+                return
+            # Set before reading, so that a file that cannot be read is not read again until it has changed.
+            self._last_fingerprint = now
             await self._follow_store()
         except SynapseError as error:
             log.warning("externals_not_read", extra={"error": str(error)})
@@ -99,7 +100,7 @@ class GatewayExternals:
             raise NoAgentThere(str(error), hint=error.hint) from error
         try:
             await self._check_name_free(agent.alias)
-        except NameTaken:
+        except SynapseError:
             await self._externals.remove(RemoveExternal(agent.alias))
             raise
         async with self._changing:
@@ -133,6 +134,8 @@ class GatewayExternals:
                     await self._run(agent)
                 except SynapseError as error:
                     log.warning("external_not_shown", extra={"agent": agent.alias, "error": str(error)})
+                    if isinstance(error, RegistryFailed):
+                        self._last_fingerprint = None  # the next recheck tries again
 
     async def _check_name_free(self, name: str) -> None:
         """Raise NameTaken if an agent of this machine has the name, or if messages wait for one."""

@@ -22,7 +22,7 @@ from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names,
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
-from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
+from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
 from synapse.core.store import TaskStore
 from synapse.dialects.hub.routes import hub_dialect
@@ -208,7 +208,7 @@ class Gateway:
                 await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
             try:
                 await self.service.recheck()
-            except OSError as error:
+            except RegistryFailed as error:
                 log.warning("registry_not_read", extra={"error": str(error)})
             await self._restore_entries()
             await self._externals.recheck()
@@ -219,7 +219,7 @@ class Gateway:
             if await self._gateways.find(self._me.agent_id) is None:
                 await self._gateways.publish(self._me)
             await self._sockets.restore()
-        except OSError as error:
+        except RegistryFailed as error:
             log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:

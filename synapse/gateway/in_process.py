@@ -21,7 +21,7 @@ from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.errors import AgentNotResponding, SynapseError
+from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError
 from synapse.core.extension import to_text
 from synapse.core.registry import HostClient
 from synapse.core.requests import CommandResult, HostCommand, OnBehalfOf
@@ -76,6 +76,8 @@ class InProcessAgent:
         self._service: AgentTasks | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._commands: set[asyncio.Task[CommandResult]] = set()
+        """Kept until they are done, because the event loop has only weak references to tasks."""
 
     @property
     def is_running(self) -> bool:
@@ -94,7 +96,10 @@ class InProcessAgent:
         )
 
     async def start(self) -> None:
-        """Return when the agent serves requests. Raises NameTaken when another agent has the name, and StoreFailed."""
+        """Return when the agent serves requests.
+
+        Raises NameTaken when another agent has the name, StoreFailed, or AgentFailed when it cannot be started.
+        """
         lease = await acquire_inbox(self.entry, self._store, self._registry)
         try:
             runtime = AgentRuntime(
@@ -107,9 +112,9 @@ class InProcessAgent:
                 settings=self._settings,
             )
             plan = await runtime.plan_recovery()
-            started = asyncio.Event()
+            started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._running = asyncio.create_task(self._run(runtime, lease, started))
-            await started.wait()
+            await started
             await runtime.resume(plan)
         except BaseException:
             await self.stop()
@@ -126,7 +131,7 @@ class InProcessAgent:
         if self._running is not None:
             await asyncio.wait({self._running})
 
-    async def _run(self, runtime: AgentRuntime, lease: Lease, started: asyncio.Event) -> None:
+    async def _run(self, runtime: AgentRuntime, lease: Lease, started: asyncio.Future[None]) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 jobs = runtime.start(group)
@@ -134,7 +139,8 @@ class InProcessAgent:
                 open_socket = self._open_socket
                 socket = open_socket(self.entry, self._agent, runtime.service) if open_socket else nullcontext()
                 async with socket:
-                    started.set()
+                    if not started.done():
+                        started.set_result(None)
                     stopping = asyncio.ensure_future(self._stopping.wait())
                     replaced = asyncio.ensure_future(runtime.lease_lost())
                     await asyncio.wait({jobs[0], stopping, replaced}, return_when=asyncio.FIRST_COMPLETED)
@@ -145,19 +151,27 @@ class InProcessAgent:
                 await runtime.finish()
                 for job in jobs:
                     job.cancel()
-        except ExceptionGroup:
+        except ExceptionGroup as failure:
             # A defect of one agent must not stop the others.
             log.exception("resident_failed", extra={"agent": self.entry.agent_id})
+            if not started.done():
+                why = failure.exceptions[0]
+                started.set_exception(AgentFailed(f"{self.entry.agent_id} could not be started: {why}"))
         finally:
             self._service = None
-            started.set()
+            started.cancel()
             await release_inbox(lease, self._store)
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Run a command as a host would; see `core.registry.HostClient.command`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
-        return await self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY)
+        # A caller that leaves is cancelled here: a gRPC call at its deadline, or a WebSocket that closes. The command
+        # goes on, as it does in a host: a message that is durable by then must still be queued.
+        command = asyncio.create_task(self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY))
+        self._commands.add(command)
+        command.add_done_callback(self._commands.discard)
+        return await asyncio.shield(command)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
         """Return the agent's status."""
@@ -237,10 +251,10 @@ class InProcessSockets:
         serving = asyncio.create_task(server.serve())
         keeping = asyncio.create_task(server.keep_in_place(listener))
         try:
-            await server.wait_started()
-            # Only now, because commands send as soon as they see the entry.
-            await self._registry.publish(entry)
+            await _wait_started(server, serving)
             self._open.append(entry)
+            # Only now, because commands send as soon as they see the entry.
+            await self._publish(entry)
             yield
         finally:
             self._open = [one for one in self._open if one is not entry]
@@ -251,10 +265,17 @@ class InProcessSockets:
             listener.close()
 
     async def restore(self) -> None:
-        """Write registry entries again whose files were removed. Raises OSError."""
+        """Write registry entries again whose files were removed. Raises RegistryFailed."""
         for entry in tuple(self._open):
             if await self._registry.find(entry.agent_id) is None and entry in self._open:
                 await self._registry.publish(entry)
+
+    async def _publish(self, entry: AgentEntry) -> None:
+        try:
+            await self._registry.publish(entry)
+        except RegistryFailed as error:
+            # `restore` tries again; meanwhile the gateway serves the agent.
+            log.warning("resident_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
 
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means other agents to commands, PortTaken or InvalidSettings."""
@@ -277,3 +298,12 @@ class InProcessSockets:
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
         )
         return Server(app, [listener.socket], grace_seconds=_GRACE_SECONDS)
+
+
+async def _wait_started(server: Server, serving: asyncio.Task[None]) -> None:
+    """Wait until the server accepts connections. Raises what `serve` raises before that."""
+    starting = asyncio.ensure_future(server.wait_started())
+    await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    if serving.done():
+        await serving

@@ -21,7 +21,7 @@ from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_to
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit, set_file_limit
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import LeaseLost
+from synapse.core.errors import LeaseLost, RegistryFailed
 from synapse.core.extension import to_text
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
@@ -139,7 +139,7 @@ class Host:
                 if await self._registry.find(self._me.agent_id) is None:
                     await self._registry.publish(self._me)
                     log.warning("registry_entry_restored", extra={"agent": self._me.agent_id})
-            except OSError as error:
+            except RegistryFailed as error:
                 log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_runtime(self, agent: RunningAgent) -> AgentRuntime:

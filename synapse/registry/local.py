@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from synapse.core.agent import AgentEntry
+from synapse.core.errors import RegistryFailed
 from synapse.registry.files import FileRegistry
 
 FRESH_SECONDS: Final = 1.0
@@ -46,7 +47,10 @@ _NEVER: Final = _Read((), 0, is_certain=False, at=float("-inf"))
 
 
 class LocalRegistry:
-    """Implements `core.registry.Registry`. One thread does all file access, in the order of the calls."""
+    """Implements `core.registry.Registry`. One thread does all file access, in the order of the calls.
+
+    Raises RegistryFailed for every OSError: a folder that cannot be read for a while must not end the process.
+    """
 
     def __init__(self, files: FileRegistry, monotonic: Callable[[], float]) -> None:
         self.files = files
@@ -72,10 +76,10 @@ class LocalRegistry:
         )
 
     async def agents(self) -> tuple[AgentEntry, ...]:
-        """Return the agents whose hosts are alive, by agent id. Raises OSError."""
+        """Return the agents whose hosts are alive, by agent id. Raises RegistryFailed."""
         if self._reading is not None:
             # This read began before the call and may have missed later changes.
-            with suppress(OSError):
+            with suppress(RegistryFailed):
                 await asyncio.shield(self._reading)
         if self.is_fresh():
             return self._last.agents
@@ -90,7 +94,7 @@ class LocalRegistry:
         return await self._run(partial(self.files.find, agent_id))
 
     async def publish(self, entry: AgentEntry) -> None:
-        """Write `entry`, so that others find the agent. Raises OSError."""
+        """Write `entry`, so that others find the agent. Raises RegistryFailed."""
         await self._run(partial(self.files.write, entry))
 
     async def withdraw(self, agent_id: str) -> None:
@@ -102,7 +106,15 @@ class LocalRegistry:
         self._last = self._last._replace(at=float("-inf"))
 
     def _run(self, act: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._thread, act)
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._translated, act)
+
+    def _translated(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as error:
+            raise RegistryFailed(
+                f"the registry {self.files.folder} cannot be used: {error.strerror or error}"
+            ) from error
 
     def _read(self) -> _Read:
         """Read all files and check whether their hosts are alive. Runs in the registry's thread."""

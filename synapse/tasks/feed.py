@@ -343,6 +343,10 @@ class LogFollower:
                 # Readers miss nothing: it goes on at the same seq.
                 log.warning("log_not_read", extra={"error": error.code})
                 pause = RECOVERY_SECONDS
+            except Exception as defect:
+                # All streams depend on this task, so a defect must not end it: they would stall without a word.
+                log.exception("log_not_read", extra={"error": type(defect).__name__})
+                pause = RECOVERY_SECONDS
             await _wait_until(begun + pause)
 
     def _on_event(self, recorded: Recorded) -> bool:

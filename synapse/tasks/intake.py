@@ -5,6 +5,7 @@ Messages beyond a rate limit between two agents are held, so that a pair cannot 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from synapse.core.errors import (
     PushNotSupported,
     QueueFull,
     SenderMismatch,
+    SynapseError,
     TaskFinished,
     TaskNotFound,
     VersionConflict,
@@ -63,6 +65,8 @@ from synapse.tasks.replies import Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
 from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
+
+log = logging.getLogger(__name__)
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
@@ -221,9 +225,11 @@ class Intake:
         await self._worker.enqueue(task, message, first=message is task.message)
 
     async def _open(
-        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, uses_quota: bool = True
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, is_limited: bool = True
     ) -> Task:
-        """Open a task, or return the one that an earlier copy of the message opened. `uses_quota` counts it.
+        """Open a task, or return the one that an earlier copy of the message opened.
+
+        `is_limited` applies the quota and the limit of the queue.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
@@ -233,8 +239,10 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
-            if uses_quota:
+            if is_limited:
                 await self._take_quota(request)
+                waiting = self._worker.queue_length + len(self._held)
+                require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
             known = await self._find_repeated(request.message, caller.scope, digest)
@@ -243,8 +251,6 @@ class Intake:
             return known
 
     async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
-        waiting = self._worker.queue_length + len(self._held)
-        require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
         deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
@@ -333,8 +339,8 @@ class Intake:
         task = await self._journal.record(*events)
         # A reply with parts that the agent does not accept can still be read: it is the task's answer.
         if not is_followed and self._acceptance.takes(request.message):
-            # A reply is never refused because of the quota.
-            await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
+            # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
+            await self._open(replace(request, in_reply_to=""), author or caller, is_limited=False)
         return task
 
     async def _was_asked(self, asked: WaitTarget, caller: Caller) -> bool:
@@ -360,17 +366,29 @@ class Intake:
 
     async def _refuse_cycle(self, task: Task) -> None:
         """Raises WaitCycle when agents would wait for each other; also notes it on the tasks that wait here."""
+        try:
+            error = await self._end_in_cycle(task)
+        except Exception:
+            # The message is durable, so it is queued unchecked: a repeated message would only find its task.
+            log.exception("cycle_not_checked", extra={"task": task.id})
+            return
+        if error is not None:
+            raise error
+
+    async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
+        """Fail the task if waiting for it closes a cycle, and return the error for its sender."""
         cycle = await cycle_closed_by(task, self._store)
         if not cycle:
-            return
+            return None
         known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
         error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():
             if not waiting.queued and waits_for_one_of(cycle, waiting):
-                await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
-        raise error
+                with suppress(SynapseError):  # the request is refused in any case
+                    await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
+        return error
 
     def _hold(self, opened: TaskOpened, sender: str) -> AttentionChanged:
         why = (

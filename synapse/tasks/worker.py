@@ -189,11 +189,14 @@ class AgentWorker:
 
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Queue a message; one of priority 5 interrupts the running turn."""
-        if task.priority == INTERRUPT_PRIORITY:
-            # Before it is queued: a later interrupt could hit the message itself.
-            await self._interrupt_running()
-        self._queue.add(task.id, message, task.priority, first=first)
-        self._changed.set()
+        try:
+            if task.priority == INTERRUPT_PRIORITY:
+                # Before it is queued: a later interrupt could hit the message itself.
+                await self._interrupt_running()
+        finally:
+            # In any case: the message is durable, so nobody would queue it again before the next start.
+            self._queue.add(task.id, message, task.priority, first=first)
+            self._changed.set()
 
     def events_at_once(self, opened: Task) -> tuple[TaskEvent, ...]:
         """Return the events of a new task's whole turn if the agent can answer at once; empty if it must be queued.

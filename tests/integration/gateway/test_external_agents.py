@@ -250,6 +250,35 @@ def test_a_second_gateway_takes_over_the_agents_of_one_that_is_gone(tmp_path: Pa
         assert said(send(other, "far", "still there?")) == "done over there"
 
 
+@pytest.mark.parametrize(
+    ("folder", "warning", "status"), [("gateways", "externals_not_read", 200), ("registry", "registry_not_read", 503)]
+)
+def test_a_registry_that_cannot_be_read_ends_neither_the_gateway_nor_its_agents(
+    tmp_path: Path, folder: str, warning: str, status: int
+) -> None:
+    home = tmp_path / "h"
+    with stranger_at_home() as stranger, gateway(home, "", "--no-auth") as running:
+        far = SlowStranger(stranger)
+        path = begun_task(running, stranger.url)
+        place, aside = home / folder, home / "aside"
+        place.rename(aside)
+        place.write_text("not a folder", encoding="utf-8")
+
+        until(lambda: running.process.poll() is not None or warning in logged(home), "a failed read of the registry")
+        assert running.process.poll() is None
+        assert running.ask("GET", path, A2A_Version="1.0").status == status
+        place.unlink()
+        aside.rename(place)
+        far.is_done = True
+
+        assert said(finished(running, path)) == "done over there"
+        assert (far.sent, far.canceled) == (1, 0)
+
+
+def logged(home: Path) -> str:
+    return "".join(file.read_text(encoding="utf-8") for file in (home / "logs").glob("*.log"))
+
+
 def test_a_question_is_answered_after_the_gateway_was_started_anew(tmp_path: Path) -> None:
     def reply(heard: Heard) -> Said:
         goes_on = heard.body["params"]["message"].get("taskId") == "there-1"

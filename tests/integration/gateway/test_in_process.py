@@ -93,6 +93,27 @@ async def test_an_in_process_agent_takes_messages_and_answers_on_the_shared_stor
             await agent.command(SendMessage(message=say("more"), dialect="a2a_v1"), LAPTOP)
 
 
+async def test_a_message_that_is_durable_is_delivered_although_its_caller_left(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        one = in_process_agent(tmp_path, store)
+        await one.start()
+        # The caller leaves at each step of the way: a gRPC call at its deadline, or a WebSocket that closes.
+        for step in range(12):
+            sending = asyncio.ensure_future(sent(one, "hello", f"m-{step}"))
+            for _ in range(step):
+                await asyncio.sleep(0)
+            sending.cancel()
+            await asyncio.wait({sending})
+        await until(store, await sent(one, "the last one"), TaskState.COMPLETED)
+
+        kept = [await store.find_message("tck", LAPTOP.scope, f"m-{step}") for step in range(12)]
+        assert any(kept)
+        for known in kept:
+            if known is not None:
+                await until(store, known.task_id, TaskState.COMPLETED)
+        await one.stop()
+
+
 async def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         # The holder is a living process that is not this one.

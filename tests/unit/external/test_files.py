@@ -53,6 +53,15 @@ def test_agents_are_listed_by_alias(book: FileExternalStore) -> None:
     assert [agent.alias for agent in book.agents()] == ["a", "b", "c"]
 
 
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(book: FileExternalStore, folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("not a folder", encoding="utf-8")
+
+    for read in (book.agents, book.fingerprint):
+        with pytest.raises(StoreFailed, match=f"{folder} cannot be read: Not a directory"):
+            read()
+
+
 def test_nobody_else_can_read_the_files(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
 

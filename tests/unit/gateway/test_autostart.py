@@ -12,7 +12,8 @@ import pytest
 from synapse.config.process import SystemClock
 from synapse.config.trust import TrustStore, read_project
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import InvalidSettings
+from synapse.core.errors import InvalidSettings, RegistryFailed
+from synapse.gateway import autostart
 from synapse.gateway.autostart import AgentAutostart, check_startable, host_command, pause_after
 from synapse.gateway.config import AgentConfig
 
@@ -25,12 +26,17 @@ class Here:
 
     def __init__(self, *names: str) -> None:
         self._names = names
+        self.failures = 0
+        """How many of the next looks fail."""
         self.looks = 0
         self.looked = asyncio.Event()
 
     async def agents(self) -> Sequence[AgentEntry]:
         self.looks += 1
         self.looked.set()
+        if self.failures:
+            self.failures -= 1
+            raise RegistryFailed
         return [AgentEntry(f"synapse-dummy-{name}", "dummy", name=name) for name in self._names]
 
     async def find(self, agent_id: str) -> AgentEntry | None:
@@ -81,6 +87,24 @@ async def test_an_agent_that_runs_already_is_only_watched(tmp_path: Path) -> Non
     keeping = asyncio.ensure_future(keeper.keep())
     async with asyncio.timeout(BOUND):
         await registry.looked.wait()
+    keeping.cancel()
+    await asyncio.wait({keeping}, timeout=BOUND)
+
+    assert keeper.starts == 0
+
+
+async def test_a_registry_that_fails_for_a_while_starts_nothing_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autostart, "WATCH_SECONDS", 0.01)
+    registry = Here("ada")
+    registry.failures = 2
+    keeper = AgentAutostart(ADA, registry, tmp_path, SystemClock())
+    keeping = asyncio.ensure_future(keeper.keep())
+    async with asyncio.timeout(BOUND):
+        while registry.looks < 4 and not keeping.done():
+            await asyncio.wait({keeping}, timeout=0.01)
+    assert not keeping.done()
     keeping.cancel()
     await asyncio.wait({keeping}, timeout=BOUND)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.host.pty import MentionSender
+from synapse.core.override import override
+from synapse.host.mentions import MentionSender
 from synapse.registry.files import FileRegistry
 from tests.fakes.processes import bystander
 from tests.unit.cli.fake_host import FakeHost
@@ -46,14 +47,61 @@ async def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
     assert host.requests == []
 
 
-async def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> None:
+async def test_a_line_is_sent_again_with_its_id_when_the_connection_breaks(tmp_path: Path) -> None:
     with FakeHost(tmp_path).serving() as host:
         host.dropped_connections = 1
 
         said = await told(tmp_path, "hi")
 
+    assert said.startswith("[→ codex-8120] sent  (task ")
+    first, second = (body["message"]["message_id"] for _, _, body in host.requests)
+    assert first == second != ""
+
+
+async def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> None:
+    with FakeHost(tmp_path).serving() as host:
+        host.dropped_connections = 2
+
+        said = await told(tmp_path, "hi")
+
     assert said.startswith("[→ codex-8120] not confirmed: ")
     assert "it may still arrive (synapse queue codex-8120)" in said
+    assert said.endswith("  Your text: hi")
+
+
+async def test_a_line_is_shown_again_when_the_registry_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "registry").write_text("not a folder", encoding="utf-8")
+
+    said = await told(tmp_path, "hi")
+
+    assert said.startswith("[→ codex] not sent: ")
+    assert said.endswith("  Your text: hi")
+
+
+class DefectiveRegistry(FileRegistry):
+    @override
+    def entries(self) -> list[AgentEntry]:
+        raise RuntimeError("a defect")
+
+
+async def test_a_defect_is_logged_and_the_line_is_shown_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    mentions = MentionSender(ME, DefectiveRegistry(tmp_path / "registry"))
+    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    mentions.notify = said.set_result
+    mentions.send("codex", "a secret line")
+
+    notice = await asyncio.wait_for(said, 30)
+    assert notice.startswith("[→ codex] not confirmed: a defect; ")
+    assert notice.endswith("  Your text: a secret line")
+    assert "mention_failed" in caplog.messages
+    assert "secret" not in caplog.text
+
+
+async def test_an_answer_without_a_task_says_that_the_line_was_sent(tmp_path: Path) -> None:
+    with FakeHost(tmp_path).serving() as host:
+        host.refusals["/tasks/send"] = (200, {})
+
+        assert await told(tmp_path, "hi") == "[→ codex-8120] sent"
 
 
 @pytest.mark.parametrize("listens", [True, False])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
+from synapse.core.errors import RegistryFailed
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry
 from synapse.registry.local import FRESH_SECONDS, LocalRegistry, open_registry
@@ -169,6 +170,34 @@ async def test_a_withdrawal_is_not_overtaken_by_an_earlier_publication(files: Sl
         files.may_go_on.set()
         await withdrawing
         assert files.written() == []
+
+
+async def test_a_folder_that_cannot_be_used_is_an_error_of_synapse_until_it_can(tmp_path: Path) -> None:
+    folder = tmp_path / "registry"
+    folder.write_text("not a folder", encoding="utf-8")
+    registry = open_registry(folder, FakeClock().monotonic)
+
+    for act in (registry.agents(), registry.publish(living())):
+        with pytest.raises(RegistryFailed, match=f"{folder} cannot be used: ") as failure:
+            await act
+        assert isinstance(failure.value.__cause__, OSError)
+
+    folder.unlink()
+    await registry.publish(living())
+    assert [one.agent_id for one in await registry.agents()] == ["synapse-codex-8120"]
+
+
+async def test_a_call_during_a_read_that_fails_reads_again(files: SlowFiles) -> None:
+    registry = LocalRegistry(files, FakeClock().monotonic)
+    files.hold()
+    Path(files.folder).write_text("not a folder", encoding="utf-8")
+    first = asyncio.ensure_future(registry.agents())
+    # The failing read does not reach the wait: both calls begin before the loop learns of it.
+    second = asyncio.ensure_future(registry.agents())
+    async with asyncio.timeout(BOUND):
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(one) for one in outcomes] == [RegistryFailed, RegistryFailed]
+        assert files.reads == 2
 
 
 async def _nothing() -> None:

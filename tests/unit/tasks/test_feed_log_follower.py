@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+
+import pytest
 
 from synapse.core.errors import StoreLocked
 from synapse.core.events import Recorded, Update
@@ -27,6 +29,7 @@ class WatchedStore(MemoryStore):
         super().__init__()
         self.looks = 0
         self.is_locked = False
+        self.before_look: Callable[[object], None] = lambda _seq: None
         self._looked = asyncio.Event()
         self._waits_after = 0
         self._waits = asyncio.Event()
@@ -36,6 +39,7 @@ class WatchedStore(MemoryStore):
         if task_id is None:
             self.looks += 1
             self._looked.set()
+            self.before_look(seq)
             if self.is_locked:
                 raise StoreLocked
         return await super().read_after(seq, task_id=task_id, limit=limit)
@@ -181,6 +185,33 @@ async def test_readers_miss_nothing_while_the_store_is_locked() -> None:
     gateway.store.is_locked = False
 
     assert await rest(updates) == gateway.recorded[1:]
+
+
+@pytest.mark.parametrize("place", ["the store", "a listener"])
+async def test_a_defect_is_logged_and_ends_no_stream(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(feed, "RECOVERY_SECONDS", 0.01)
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened())
+    defects = [RuntimeError("a defect")]
+
+    def fail_once(_: object) -> None:
+        if defects:
+            raise defects.pop()
+
+    if place == "the store":
+        gateway.store.before_look = fail_once
+    else:
+        gateway.follower.listen(fail_once)
+    watcher = asyncio.ensure_future(rest(gateway.follow()))
+    await gateway.store.next_look()
+    await gateway.elsewhere.record(moved(TaskState.WORKING))
+    await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+
+    assert [update.task.state for update in await watcher][-1] is TaskState.COMPLETED
+    assert defects == []
+    assert "log_not_read" in caplog.messages
 
 
 async def test_the_log_is_not_read_while_nothing_is_recorded() -> None:

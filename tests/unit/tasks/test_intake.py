@@ -194,6 +194,17 @@ async def test_a_late_reply_is_delivered_to_the_agent_as_a_message() -> None:
     assert len(harness.worker.waiting) == 1
 
 
+async def test_a_late_reply_is_queued_although_the_queue_is_full() -> None:
+    harness = AgentHarness(queue_limit=1)
+    task = await waiting_task(harness)
+    await harness.send("it is full now")
+    done = await harness.send("looks good", in_reply_to=task.id, sender=claude())
+
+    assert (done.state, len(harness.worker.waiting)) == (TaskState.COMPLETED, 2)
+    with pytest.raises(QueueFull):
+        await harness.send("a new message")
+
+
 async def test_a_reply_to_a_finished_task_is_not_found() -> None:
     harness = AgentHarness()
     task = await waiting_task(harness)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,10 @@ from synapse.core.message import FilePart, Sender
 from synapse.core.requests import CreateTask, Reply, SendMessage
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
+from synapse.net.hosts import UnixHostClient
+from synapse.registry.local import open_registry
 from synapse.tasks.admission import TEXT, Acceptance
+from synapse.tasks.replies import Replies
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
 from tests.fakes.host_client import DeliveredReply
 
@@ -34,6 +38,22 @@ async def test_a_sender_that_does_not_wait_is_not_answered() -> None:
         await harness.replies.drain(5)
 
         assert harness.host_client.delivered == []
+
+
+async def test_a_registry_that_cannot_be_read_delays_a_reply_and_ends_nothing(tmp_path: Path) -> None:
+    harness = AgentHarness()
+    (tmp_path / "registry").write_text("not a folder", encoding="utf-8")
+    hosts = UnixHostClient(open_registry(tmp_path / "registry", harness.clock.monotonic), harness.clock)
+    replies = Replies(ME, harness.journal, hosts, harness.clock)
+    running = asyncio.ensure_future(replies.run())
+    task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+    replies.resume(replace(task, state=TaskState.COMPLETED))
+
+    await replies.drain(5)
+    await asyncio.wait({running}, timeout=0.05)
+
+    assert not running.done()
+    running.cancel()
 
 
 async def test_an_explicit_reply_is_delivered_at_once_and_is_the_answer() -> None:

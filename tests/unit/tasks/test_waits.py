@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import WaitCycle
-from synapse.core.events import MetadataChanged
+from synapse.core.errors import StoreFailed, WaitCycle
+from synapse.core.events import AttentionChanged, MetadataChanged, TaskEvent
 from synapse.core.message import Sender
+from synapse.core.override import override
 from synapse.core.requests import CreateTask, SendMessage, SubscribeTask
-from synapse.core.store import TaskQuery
+from synapse.core.store import Lease, TaskPage, TaskQuery
 from synapse.core.task import Task, TaskState
 from synapse.tasks.waits import Party, find_cycle
-from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say
+from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 
 def found(waits: list[tuple[str, str]], new: tuple[str, str]) -> tuple[str, ...]:
@@ -88,6 +94,43 @@ async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_cycle_
     assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
     assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
     assert "waits for" in (await harness.task(mine.id)).attention
+
+
+class BlindStore(MemoryStore):
+    """A store that cannot list tasks."""
+
+    @override
+    async def list(self, query: TaskQuery) -> TaskPage:
+        raise StoreFailed
+
+
+async def test_a_durable_message_is_delivered_although_its_cycle_cannot_be_checked() -> None:
+    async with working(AgentHarness(store=BlindStore())) as harness:
+        task = await harness.service.handle(asked_back(), Caller())
+
+        assert (await harness.finished(task)).state is TaskState.COMPLETED
+
+
+class NotelessStore(MemoryStore):
+    """A store that fails to append notes for a person."""
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        if not isinstance(events[0], AttentionChanged):
+            return super().append(task, events, lease=lease, digest=digest)
+        failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        failed.set_exception(StoreFailed())
+        return failed
+
+
+async def test_a_sender_is_told_the_cycle_although_the_waiting_task_gets_no_note() -> None:
+    harness = AgentHarness(store=NotelessStore())
+    await codex_waits_for_claude(harness)
+
+    with pytest.raises(WaitCycle):
+        await harness.service.handle(asked_back(), Caller())
 
 
 async def test_agents_in_a_cycle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:

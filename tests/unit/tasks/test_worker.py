@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from synapse.core.caller import Caller
@@ -18,6 +20,7 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.message import TextPart
+from synapse.core.override import override
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import ReceiptStep, TaskState
 from tests.fakes.driver import FakeDriver, echo
@@ -76,6 +79,37 @@ async def test_priority_five_interrupts_the_running_turn_and_goes_ahead_of_the_q
 
     assert harness.driver.interrupts == 1
     assert [turn.message.text for turn in harness.driver.turns] == ["long work", "stop!", "queued work"]
+
+
+class StubbornDriver(FakeDriver):
+    """A driver that cannot interrupt: it fails, or takes for ever."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        super().__init__()
+        self._failure = failure
+        self.asked = asyncio.Event()
+
+    @override
+    async def interrupt(self) -> bool:
+        self.asked.set()
+        if self._failure is not None:
+            raise self._failure
+        await asyncio.Event().wait()
+        return True
+
+
+@pytest.mark.parametrize("failure", [OSError("no such process"), None], ids=["it fails", "its sender gives up"])
+async def test_a_message_that_could_not_interrupt_is_delivered_nonetheless(failure: Exception | None) -> None:
+    driver = StubbornDriver(failure)
+    async with working(AgentHarness(driver)) as harness:
+        sending = asyncio.ensure_future(harness.send("stop!", priority=5))
+        await asyncio.wait_for(driver.asked.wait(), 5)
+        if failure is None:
+            sending.cancel()
+        await asyncio.wait({sending}, timeout=5)
+
+        await asyncio.wait_for(driver.taken.wait(), 5)
+        assert [turn.message.text for turn in driver.turns] == ["stop!"]
 
 
 @pytest.mark.parametrize(
