@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -168,7 +168,7 @@ def _encoder(encode: Callable[[Update], bytes | None], media_type: str) -> Notif
 
 
 def _key_check(home: Path, clock: Clock) -> IsKeyValid:
-    """Return a function that says whether an API key is valid. The first call opens the file of keys."""
+    """Return a function that says whether an API key is valid. A thread reads the file of keys."""
 
     @cache
     def keys() -> KeyFile:
@@ -176,11 +176,11 @@ def _key_check(home: Path, clock: Clock) -> IsKeyValid:
 
         return KeyFile(home, clock)
 
-    def is_key_valid(key_id: str) -> bool:
+    def check(key_id: str) -> bool:
         key = keys().find(key_id)
         return key is not None and not key.is_expired(clock.now())
 
-    return is_key_valid
+    return partial(asyncio.to_thread, check)
 
 
 async def _pause(seconds: float) -> None:
