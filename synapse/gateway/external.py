@@ -27,7 +27,6 @@ from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
 from synapse.host.agent import RunningAgent
 from synapse.host.background import EXTERNAL
-from synapse.registry.local import LocalRegistry
 from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class GatewayExternals:
         self,
         settings: Settings,
         store: TaskStore,
-        registry: LocalRegistry,
+        registry: Registry,
         agents: InProcessAgents,
         clock: Clock,
         *,

@@ -48,7 +48,7 @@ from synapse.host.scripted import play
 from synapse.host.stopped import stopped_tasks
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import gateways
-from synapse.registry.local import LocalRegistry, open_registry
+from synapse.registry.local import open_local_registry
 from synapse.server.acceptor import limits_within
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope, ServedApp
@@ -84,8 +84,8 @@ class Gateway:
         self._me = plan.identity.entry
         self._store = store
         self._clock = SystemClock()
-        self._registry = open_registry(plan.settings.registry, self._clock.monotonic)
-        self._gateways = LocalRegistry(gateways(plan.settings.home), self._clock.monotonic)
+        self._registry = open_local_registry(plan.settings.registry, self._clock.monotonic)
+        self._gateways = open_local_registry(gateways(plan.settings.home).folder, self._clock.monotonic)
         self._hosts = open_host_client(self._registry, self._clock, self._registry.recheck)
         self._in_process = InProcessAgents()
         self._sockets = InProcessSockets(self._me, self._registry, plan.settings)

@@ -20,7 +20,7 @@ from synapse.gateway.in_process import InProcessAgent, InProcessSockets, in_proc
 from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import FileRegistry
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.leased_store import LeasedStore
 
@@ -44,7 +44,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 
 
 def in_process_agent(name: str, store: LeasedStore, settings: Settings) -> InProcessAgent:
-    registry = open_registry(settings.registry, CLOCK.monotonic)
+    registry = open_local_registry(settings.registry, CLOCK.monotonic)
     return InProcessAgent(
         in_process_entry(name, "scripted", CLOCK),
         play(read_script(CONFORMANCE), CLOCK),

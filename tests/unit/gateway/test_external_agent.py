@@ -14,7 +14,7 @@ from synapse.core.requests import ExternalAgent
 from synapse.gateway.external import external_agent
 from synapse.gateway.in_process import InProcessAgent, in_process_entry
 from synapse.net.hosts import open_host_client
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 from tests.fakes.leased_store import LeasedStore
 
@@ -39,7 +39,7 @@ async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None
     try:
         card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
         far = replace(FAR, description="knows the weather", card=card)
-        registry = open_registry(tmp_path / "registry", FakeClock().monotonic)
+        registry = open_local_registry(tmp_path / "registry", FakeClock().monotonic)
         in_process = InProcessAgent(
             in_process_entry("far", "a2a", FakeClock()),
             await external_agent(far, tmp_path, FakeClock()),

@@ -13,7 +13,7 @@ import pytest
 from synapse.core.agent import AgentEntry
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry
-from synapse.registry.local import FRESH_SECONDS, LocalRegistry, open_registry
+from synapse.registry.local import FRESH_SECONDS, LocalRegistry, open_local_registry
 from tests.fakes.clock import FakeClock
 
 BOUND = 5.0
@@ -67,7 +67,7 @@ def age(files: FileRegistry) -> None:
 
 
 async def test_an_agent_is_seen_from_publish_to_withdraw(tmp_path: Path) -> None:
-    registry = open_registry(tmp_path / "registry", FakeClock().monotonic)
+    registry = open_local_registry(tmp_path / "registry", FakeClock().monotonic)
     assert await registry.agents() == ()
     assert await registry.find("synapse-codex-8120") is None
 
