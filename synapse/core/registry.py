@@ -45,16 +45,12 @@ class CachedRegistry(Registry, Protocol):
     """A Registry for code that decides about a connection or a request, and must not wait for each."""
 
     @property
-    def latest(self) -> tuple[AgentEntry, ...]:
-        """The agents that the last read found."""
+    def latest(self) -> Sequence[AgentEntry]:
+        """The agents that the last read found: the same object until the next read."""
         ...
 
     def is_fresh(self) -> bool:
         """Returns whether `agents` would return `latest` without a new read. Does not block."""
-        ...
-
-    async def agents(self) -> tuple[AgentEntry, ...]:
-        """Returns what `Registry.agents` does; the object `latest` itself as long as that is fresh."""
         ...
 
     def recheck(self) -> None:

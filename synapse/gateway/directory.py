@@ -9,7 +9,7 @@ directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -95,7 +95,7 @@ class LocalAgents:
         self._me = me
         self._registry = registry
         self._hosts = hosts
-        self._entries: tuple[AgentEntry, ...] = ()
+        self._entries: Sequence[AgentEntry] = ()
         self._agents: tuple[GatewayAgent, ...] = ()
 
     async def refresh(self) -> None:

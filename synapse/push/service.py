@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -176,11 +176,11 @@ def _key_check(home: Path, clock: Clock) -> IsKeyValid:
 
         return KeyFile(home, clock)
 
-    def check(key_id: str) -> bool:
-        key = keys().find(key_id)
+    async def is_key_valid(key_id: str) -> bool:
+        key = await asyncio.to_thread(lambda: keys().find(key_id))
         return key is not None and not key.is_expired(clock.now())
 
-    return partial(asyncio.to_thread, check)
+    return is_key_valid
 
 
 async def _pause(seconds: float) -> None:
