@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from synapse import __version__
 from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
@@ -54,7 +54,7 @@ from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope, ServedApp
 from synapse.server.http import Server
 from synapse.server.middleware import CorsApp, ProbedApp
-from synapse.server.peer import PEER
+from synapse.server.peer import NOBODY, PEER, Peer
 from synapse.server.websocket import ForEveryCaller
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
@@ -354,8 +354,8 @@ class Gateway:
         local = LocalAdmission(auth, self._registry.agents)
 
         def admit(scope: Scope) -> Caller | Awaitable[Caller]:
-            peer: Any = scope["state"].get(PEER)
-            if peer is None or not peer.via_socket:
+            peer: Peer = scope["state"].get(PEER, NOBODY)
+            if not peer.via_socket:
                 return self._refreshed(self.auth.admit(scope))
             caller = local(scope)
             return self._refreshed(_limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
