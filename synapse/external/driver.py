@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -39,6 +39,7 @@ from synapse.core.question import Choice
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
+from synapse.core.waiting import CutOff, read_until
 from synapse.external.client import Unanswered
 from synapse.external.conversation import SOURCE, Conversation, Patience, RemoteClient, ReportTranslator
 from synapse.external.encode import NEW, RemoteTaskRef
@@ -225,16 +226,17 @@ class RemoteDriver:
         """Yields the events of the turn until the remote task is settled, or the turn is over."""
         conversation, report, taken = running.conversation, running.conversation.report, False
         changes = conversation.resume() if running.turn.resumed else conversation.run()
-        async with aclosing(_until(running.over, changes)) as until_over:
-            async for _ in until_over:
-                if not taken and (report.task_id or report.is_settled):
-                    taken = True
-                    # Stored before the message counts as taken.
-                    await self._keep(running)
-                    for event in self._taken(running):
+        async with aclosing(read_until(running.over, changes)) as coming:
+            with suppress(CutOff):
+                async for _ in coming:
+                    if not taken and (report.task_id or report.is_settled):
+                        taken = True
+                        # Stored before the message counts as taken.
+                        await self._keep(running)
+                        for event in self._taken(running):
+                            yield event
+                    for event in translator.news(report):
                         yield event
-                for event in translator.news(report):
-                    yield event
 
     def _taken(self, running: _Running) -> tuple[TurnEvent, ...]:
         """Returns the events of a message that the agent has taken."""
@@ -259,35 +261,6 @@ async def _cancel(running: _Running) -> None:
         note = await running.conversation.cancel()
     finally:
         running.end(INTERRUPTED, note)
-
-
-async def _until(over: asyncio.Event, changes: AsyncGenerator[None, None]) -> AsyncGenerator[None, None]:
-    """Yields for each of `changes`, and ends early when `over` is set."""
-    ending: asyncio.Future[Any] = asyncio.ensure_future(over.wait())
-    try:
-        async with aclosing(changes) as events:
-            while True:
-                coming: asyncio.Future[bool] = asyncio.ensure_future(_is_next(events))
-                try:
-                    await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    if not coming.done():
-                        # The generator must have stopped before it can be closed.
-                        coming.cancel()
-                        await asyncio.wait({coming})
-                if coming.cancelled() or not coming.result():
-                    return
-                yield
-    finally:
-        ending.cancel()
-
-
-async def _is_next(events: AsyncGenerator[None, None]) -> bool:
-    try:
-        await anext(events)
-    except StopAsyncIteration:
-        return False
-    return True
 
 
 def _with_own_id(turn: Turn) -> Message:

@@ -25,6 +25,7 @@ from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
 from synapse.core.store import TaskStore
+from synapse.core.waiting import pause
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
 from synapse.drivers.scripted.script import read_script
@@ -202,10 +203,8 @@ class Gateway:
         ]
 
     async def _sweep(self) -> None:
-        forever = asyncio.Event()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
+            await pause(SWEEP_SECONDS)
             try:
                 await self.service.recheck()
             except OSError as error:

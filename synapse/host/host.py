@@ -14,7 +14,6 @@ import gc
 import logging
 import os
 import signal
-from contextlib import suppress
 from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
@@ -26,6 +25,7 @@ from synapse.core.extension import to_text
 from synapse.core.registry import CachedRegistry
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
+from synapse.core.waiting import pause
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import restart_process
 from synapse.host.identity import HostIdentity, acquire_inbox, holders_of, release_inbox
@@ -132,10 +132,8 @@ class Host:
 
     async def _restore_entry(self) -> None:
         """Write the registry entry again when a cleaner, or a process that took this one for dead, removed its file."""
-        forever = asyncio.Event()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(forever.wait(), REGISTRY_CHECK_SECONDS)
+            await pause(REGISTRY_CHECK_SECONDS)
             try:
                 if await self._registry.find(self._me.agent_id) is None:
                     await self._registry.publish(self._me)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFaile
 from synapse.core.registry import Registry
 from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry, is_alive, is_running, own_namespace, own_start_time
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
 
@@ -147,7 +147,7 @@ async def _acquire_with_retries(
         lease = await store.acquire(inbox, holder, holds)
         if lease is not None or any(one.inbox == inbox for one in await registry.agents()):
             return lease
-        await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+        await pause(_LEASE_PAUSE)
     return None
 
 
