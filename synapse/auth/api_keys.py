@@ -22,7 +22,8 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -156,9 +157,10 @@ class KeyFile:
         self._used = home / USED_FOLDER
         self._clock = clock
         self._mint = mint
-        self._seen: tuple[int, int, int] | None = None
-        self._keys: Mapping[str, ApiKey] = {}
+        self._last: tuple[tuple[int, int, int] | None, Mapping[str, ApiKey]] = (None, {})
+        """The file that was read last, by inode, time and size, and its keys."""
         self._marked: dict[str, float] = {}
+        self._marking = ThreadPoolExecutor(1, "keys-used")
 
     def find(self, key_id: str) -> ApiKey | None:
         """Returns the key of this id from the current file. Raises StoreCorrupt, StoreFailed."""
@@ -210,20 +212,21 @@ class KeyFile:
             (self._used / key.key_id).unlink(missing_ok=True)
         return key
 
-    def mark_used(self, key_id: str) -> None:
-        """Records the time of the key's last use, at most every USE_SECONDS. Never raises."""
+    def mark_used(self, key_id: str) -> Future[None] | None:
+        """Records the time of the key's last use, at most every USE_SECONDS. A thread writes it, and never raises."""
         now = self._clock.monotonic()
         if now - self._marked.get(key_id, -USE_SECONDS) < USE_SECONDS:
-            return
+            return None
         self._marked[key_id] = now
-        try:
+        return self._marking.submit(self._write_use, key_id, self._clock.now().timestamp())
+
+    def _write_use(self, key_id: str, seconds: float) -> None:
+        # A full disk must not refuse a caller.
+        with suppress(OSError):
             make_private(self._used)
             path = self._used / key_id
             path.touch(mode=0o600)
-            seconds = self._clock.now().timestamp()
             os.utime(path, (seconds, seconds))
-        except OSError:
-            return  # a full disk must not refuse a caller
 
     def last_used(self, key_id: str) -> datetime | None:
         try:
@@ -235,18 +238,19 @@ class KeyFile:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            self._seen, self._keys = None, {}
-            return self._keys
+            return {}
         except OSError as error:
             raise StoreFailed(f"{self._path} cannot be read: {error.strerror}") from error
-        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
-        if seen != self._seen:
+        found = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known, keys = self._last
+        if found != known:
             _check_owner(self._path, status)
             with _store_errors(self._path):
                 content = self._path.read_bytes()
-            self._keys = {key.key_id: key for key in _decode_file(content, self._path)}
-            self._seen = seen
-        return self._keys
+            keys = {key.key_id: key for key in _decode_file(content, self._path)}
+            # In one step: webhooks ask from several threads.
+            self._last = found, keys
+        return keys
 
     def _write(self, keys: Iterable[ApiKey]) -> None:
         content = json.dumps({"version": _VERSION, "keys": [_encode(key) for key in keys]}, indent=2) + "\n"

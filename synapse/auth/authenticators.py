@@ -113,7 +113,9 @@ class KeySource(Protocol):
         """Raises StoreFailed."""
         ...
 
-    def mark_used(self, key_id: str) -> None: ...
+    def mark_used(self, key_id: str) -> object:
+        """Records the use of a key, and does not wait for the disk."""
+        ...
 
 
 class KeyAuthenticator:

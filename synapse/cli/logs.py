@@ -29,6 +29,7 @@ from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
 from synapse.core.events import TaskEvent, Update
 from synapse.core.store import TaskQuery, TaskStore
+from synapse.core.waiting import pause
 from synapse.host.open_store import open_store
 from synapse.registry.files import FileRegistry
 from synapse.tasks.feed import Feed, LogFollower
@@ -220,10 +221,9 @@ def _is_of(update: Update, agent: LoggedAgent) -> bool:
 
 
 async def _follow_file(file: _GrowingFile, *, as_json: bool) -> None:
-    never = asyncio.get_running_loop().create_future()
     while True:
         _print(map(file_entry, file.new_lines()), as_json=as_json)
-        await asyncio.wait({never}, timeout=_FOLLOW_SECONDS)
+        await pause(_FOLLOW_SECONDS)
 
 
 class _GrowingFile:

@@ -7,7 +7,7 @@ from synapse.config.paths import USER_FILE, check_place, user_folder
 from synapse.core.address import PERSON, matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
-from synapse.registry.files import FileRegistry, is_alive, is_foreign, is_stopped
+from synapse.registry.files import FileRegistry, gateways, is_alive, is_foreign, is_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def open_registry() -> FileRegistry:
 
 def open_gateways() -> FileRegistry:
     """Opens the registry of this user's gateways, which are not agents and have a folder of their own."""
-    return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "gateways"))
+    return gateways(state_folder(os.environ, current_folder()))
 
 
 def state_folder(environ: "Mapping[str, str]", folder: str) -> str:

@@ -1,7 +1,8 @@
 """Two ports: `Registry` lists the running agents, `HostClient` sends requests to the host of one of them.
 
-Both are asynchronous, so that neither a slow disk nor a silent host stalls an event loop. `LocalRegistry` and
-`UnixHostClient` implement them for one machine.
+Both are asynchronous, so that neither a slow disk nor a silent host stalls an event loop. `CachedRegistry` is a
+Registry that also answers at once, with what it read last. `LocalRegistry` and `UnixHostClient` implement the ports for
+one machine.
 """
 
 from __future__ import annotations
@@ -37,6 +38,23 @@ class Registry(Protocol):
 
     async def withdraw(self, agent_id: str) -> None:
         """Removes an entry; does nothing if it is missing."""
+        ...
+
+
+class CachedRegistry(Registry, Protocol):
+    """A Registry for code that decides about a connection or a request, and must not wait for each."""
+
+    @property
+    def latest(self) -> Sequence[AgentEntry]:
+        """The agents that the last read found: the same object until the next read."""
+        ...
+
+    def is_fresh(self) -> bool:
+        """Returns whether `agents` would return `latest` without a new read. Does not block."""
+        ...
+
+    def recheck(self) -> None:
+        """Makes the next `agents` check again whether each host is alive: one of them did not answer."""
         ...
 
 

@@ -132,16 +132,20 @@ class Request(Generic[R_co]):
     __slots__ = ()
 
 
-class TaskStream(Protocol):
-    """The updates of one task, in order. The reader closes it."""
+class Stream(Protocol[T_co]):
+    """Items in order, as they come. The reader closes it."""
 
-    def __aiter__(self) -> AsyncIterator[Update]: ...
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
 
-    def __anext__(self) -> Awaitable[Update]:
+    def __anext__(self) -> Awaitable[T_co]:
         """Raises StopAsyncIteration at the end, FeedLagged for a reader that is too slow, or a SynapseError."""
         ...
 
     def aclose(self) -> Awaitable[None]: ...
+
+
+TaskStream = Stream[Update]
+"""The updates of one task."""
 
 
 class Pending(Generic[T_co]):

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 
 from synapse.core.errors import InvalidRequest, MethodNotAllowed, RateLimited, SynapseError, Unauthenticated
 from synapse.core.events import Update
-from synapse.core.requests import ForAgent, Pending, Request, TaskStream
+from synapse.core.requests import ForAgent, Pending, Request, Stream, TaskStream
 
 R = TypeVar("R")
 
@@ -116,13 +116,13 @@ class Route(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRoute:
+class StreamRoute(Generic[R]):
     """One request whose answer is a stream, usually of updates. An item that is encoded as None is not sent."""
 
     method: str
     path: str
-    decode: Callable[[WireRequest], Request[Any]]
-    encode: Callable[[Any], WireEvent | None]
+    decode: Callable[[WireRequest], Request[Stream[R]]]
+    encode: Callable[[R], WireEvent | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class CallRoute:
     """Encodes an error from before the body was read, when `encode_error` of the dialect needs the request."""
 
 
-AnyRoute = Route[Any] | StreamRoute | DocumentRoute | CallRoute
+AnyRoute = Route[Any] | StreamRoute[Any] | DocumentRoute | CallRoute
 
 Params = bytes
 """The parameters of a JSON-RPC call as they arrived: JSON, or nothing."""

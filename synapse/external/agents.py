@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -34,7 +36,7 @@ class DiscoveredAgent:
 
 
 class ExternalStore(Protocol):
-    """Stores external agents. Every method may raise StoreFailed."""
+    """Stores external agents. Every method may block, and may raise StoreFailed."""
 
     def agents(self) -> Sequence[ExternalAgent]:
         """Returns all agents, by alias."""
@@ -50,7 +52,7 @@ class ExternalStore(Protocol):
 
 
 class CredentialStore(Protocol):
-    """Stores the credentials for external agents, as headers. Every method may raise StoreFailed."""
+    """Stores the credentials for external agents, as headers. Every method may block, and may raise StoreFailed."""
 
     def find(self, alias: str) -> Mapping[str, str]: ...
 
@@ -85,7 +87,7 @@ class ExternalClient(Protocol):
 
 
 class Externals:
-    """The external agents of this user."""
+    """The external agents of this user. Threads read and write what is stored of them."""
 
     def __init__(
         self,
@@ -100,6 +102,8 @@ class Externals:
         self._client = client
         self._clock = clock
         self._new_id = new_id
+        # Nothing is stored between the check of an alias and the write.
+        self._changing = threading.Lock()
 
     async def add(self, request: AddExternal) -> ExternalAgent:
         """Finds an agent by its card and stores it. Adding an address again refreshes its entry.
@@ -111,27 +115,12 @@ class Externals:
         """
         _check_alias(request.alias)
         _check_headers(request.credentials)
-        before = self._refuse_taken(request.alias, request.url)
-        credentials = request.credentials or (self._credentials.find(request.alias) if before else {})
+        before, stored = await asyncio.to_thread(self._find, request.alias, request.url)
         # An agent that this user added stays unchecked when a caller with a key adds it again.
         address_checked = request.address_checked and (before is None or before.address_checked)
+        credentials = request.credentials or stored
         found = await self._client.discover(request.url, credentials, address_checked=address_checked)
-        alias = request.alias or default_alias(found.name, found.url)
-        known = self._refuse_taken(alias, found.url)
-        agent = ExternalAgent(
-            alias=alias,
-            url=found.url,
-            name=found.name,
-            description=found.description,
-            protocol=found.protocol,
-            added_at=known.added_at if known else f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
-            card=found.card,
-            address_checked=request.address_checked and (known is None or known.address_checked),
-        )
-        if request.credentials:
-            self._credentials.write(alias, request.credentials)
-        self._store.write(agent)
-        return agent
+        return await asyncio.to_thread(self._write, request, found)
 
     async def list(self) -> tuple[ExternalAgent, ...]:
         """Returns the external agents, by alias."""
@@ -139,10 +128,9 @@ class Externals:
 
     async def remove(self, request: RemoveExternal) -> ExternalAgent:
         """Removes an agent. Raises ExternalAgentNotFound."""
-        removed = self._store.remove(request.alias)
+        removed = await asyncio.to_thread(self._remove, request.alias)
         if removed is None:
             raise ExternalAgentNotFound(request.alias)
-        self._credentials.remove(request.alias)
         return removed
 
     async def send(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> ExternalAnswer:
@@ -153,20 +141,24 @@ class Externals:
             ExternalAgentFailed: the agent cannot be reached, refuses, or answers nonsense.
             WaitTimedOut: the agent sent nothing in time, not even the id of its task.
         """
-        agent, message = self._addressed(request)
+        agent, message = await self._addressed(request)
         return await self._client.send(agent, message, seconds, task_id=request.task_id)
 
-    def stream(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> AsyncGenerator[ExternalAnswer, None]:
+    async def stream(
+        self, request: SendExternal, *, seconds: float = ANSWER_SECONDS
+    ) -> AsyncGenerator[ExternalAnswer, None]:
         """Sends a message and yields the answer so far, whenever it grows. Raises what `send` raises."""
-        agent, message = self._addressed(request)
-        return self._client.stream(agent, message, seconds, task_id=request.task_id)
+        agent, message = await self._addressed(request)
+        async with aclosing(self._client.stream(agent, message, seconds, task_id=request.task_id)) as answers:
+            async for answer in answers:
+                yield answer
 
     async def cancel(self, alias: str, task_id: str, *, seconds: float = CANCEL_SECONDS) -> ExternalAnswer:
         """Cancels a task of an agent.
 
         Raises ExternalAgentNotFound, ExternalAgentFailed (also when the agent refuses) or WaitTimedOut.
         """
-        agent = self._known(alias)
+        agent = await self._known(alias)
         try:
             return await self._client.cancel(agent, task_id, seconds)
         except TimeoutError as error:
@@ -174,17 +166,48 @@ class Externals:
         except ExternalAgentFailed as error:
             raise error.reworded(f"'{alias}': {error}") from error
 
-    def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
-        agent, message = self._known(request.alias), request.message
+    async def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
+        agent, message = await self._known(request.alias), request.message
         if not message.message_id:
             message = replace(message, message_id=MessageId(self._new_id()))
         return agent, message
 
-    def _known(self, alias: str) -> ExternalAgent:
-        agent = self._store.find(alias)
+    async def _known(self, alias: str) -> ExternalAgent:
+        agent = await asyncio.to_thread(self._store.find, alias)
         if agent is None:
             raise ExternalAgentNotFound(alias)
         return agent
+
+    def _find(self, alias: str, url: str) -> tuple[ExternalAgent | None, Mapping[str, str]]:
+        """Returns the agent of this alias, if there is one, and its credentials. Raises Conflict."""
+        known = self._refuse_taken(alias, url)
+        return known, self._credentials.find(alias) if known else {}
+
+    def _write(self, request: AddExternal, found: DiscoveredAgent) -> ExternalAgent:
+        alias = request.alias or default_alias(found.name, found.url)
+        with self._changing:
+            known = self._refuse_taken(alias, found.url)
+            agent = ExternalAgent(
+                alias=alias,
+                url=found.url,
+                name=found.name,
+                description=found.description,
+                protocol=found.protocol,
+                added_at=known.added_at if known else f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
+                card=found.card,
+                address_checked=request.address_checked and (known is None or known.address_checked),
+            )
+            if request.credentials:
+                self._credentials.write(alias, request.credentials)
+            self._store.write(agent)
+        return agent
+
+    def _remove(self, alias: str) -> ExternalAgent | None:
+        with self._changing:
+            removed = self._store.remove(alias)
+            if removed is not None:
+                self._credentials.remove(alias)
+        return removed
 
     def _refuse_taken(self, alias: str, url: str) -> ExternalAgent | None:
         known = self._store.find(alias) if alias else None

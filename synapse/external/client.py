@@ -8,11 +8,11 @@ connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from synapse.config.process import SystemClock, new_id
@@ -51,7 +51,6 @@ MOST_AT_ONCE: Final = 16
 """Open requests and streams of one client; others wait."""
 _ERROR_EVENT: Final = "error"
 
-Result = TypeVar("Result")
 RemoteUpdate = dict[str, Any]
 """One object that an agent sent: a task, a message or an update of a task."""
 
@@ -87,8 +86,8 @@ def no_credentials(_alias: str) -> Mapping[str, str]:
 class A2AClient:
     """Implements `agents.ExternalClient` and `conversation.RemoteClient`.
 
-    `credentials` returns the headers for an agent, by its alias. `allow_private` permits private and loopback addresses
-    for agents that a caller with a key registered.
+    `credentials` returns the headers for an agent, by its alias; it runs in a thread. `allow_private` permits private
+    and loopback addresses for agents that a caller with a key registered.
     """
 
     def __init__(
@@ -114,11 +113,8 @@ class A2AClient:
         address = checked_address(url)
         headers = credentials or {}
         try:
-            card, protocol = await self._run(
-                self._discover_seconds,
-                lambda requests: find_card(requests, address, headers),
-                address_checked=address_checked,
-            )
+            async with self._requests(self._discover_seconds, address_checked=address_checked) as requests:
+                card, protocol = await find_card(requests, address, headers)
         except TimeoutError as error:
             why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
             raise ExternalAgentUnreachable(why) from error
@@ -145,11 +141,8 @@ class A2AClient:
         """
         ref = RemoteTaskRef(task_id=task_id)
         try:
-            return await self._run(
-                seconds,
-                lambda requests: _send(requests, self._remote(agent), agent, message, ref),
-                address_checked=agent.address_checked,
-            )
+            async with self._connected(agent, seconds) as (requests, remote):
+                return await _send(requests, remote, agent, message, ref)
         except TimeoutError as error:
             raise _too_late(agent, seconds) from error
         except ExternalAgentFailed as error:
@@ -190,67 +183,50 @@ class A2AClient:
 
         Raises ExternalAgentFailed (the agent did not take it), Unanswered, or TimeoutError after `seconds`.
         """
-        return self._stream(
-            seconds,
-            lambda requests: _send_and_follow(requests, self._remote(agent), message, ref),
-            address_checked=agent.address_checked,
-        )
+        return self._stream(agent, seconds, lambda requests, remote: _send_and_follow(requests, remote, message, ref))
 
     def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[RemoteUpdate, None]:
         """Follows a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
-        return self._stream(
-            seconds,
-            lambda requests: self._remote(agent).follow(requests, task_id),
-            address_checked=agent.address_checked,
-        )
+        return self._stream(agent, seconds, lambda requests, remote: remote.follow(requests, task_id))
 
     async def get_task(self, agent: ExternalAgent, task_id: str, seconds: float) -> RemoteUpdate:
         """Reads a task. Raises ExternalAgentFailed or TimeoutError."""
-        return await self._run(
-            seconds,
-            lambda requests: self._remote(agent).get_task(requests, task_id),
-            address_checked=agent.address_checked,
-        )
+        async with self._connected(agent, seconds) as (requests, remote):
+            return await remote.get_task(requests, task_id)
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
         """Cancels a task. Raises ExternalAgentFailed, also when the agent refuses, or TimeoutError."""
         report = RemoteTaskState()
-        report.receive(
-            await self._run(
-                seconds,
-                lambda requests: self._remote(agent).cancel(requests, task_id),
-                address_checked=agent.address_checked,
-            )
-        )
+        async with self._connected(agent, seconds) as (requests, remote):
+            report.receive(await remote.cancel(requests, task_id))
         return report.answer(agent.alias)
 
     def has_streams(self, agent: ExternalAgent) -> bool:
         """Whether the agent's tasks can be followed. Raises ExternalAgentFailed."""
         return choose_interface(agent.card, agent.url).streaming
 
-    def _remote(self, agent: ExternalAgent) -> RemoteInterface:
-        interface = choose_interface(agent.card, agent.url)
-        return RemoteInterface(interface, credentials_for(self._credentials(agent.alias), agent.url, interface.url))
-
     async def _stream(
         self,
+        agent: ExternalAgent,
         seconds: float,
-        work: Callable[[RemoteRequests], AsyncGenerator[RemoteUpdate, None]],
-        *,
-        address_checked: bool,
+        work: Callable[[RemoteRequests, RemoteInterface], AsyncGenerator[RemoteUpdate, None]],
     ) -> AsyncGenerator[RemoteUpdate, None]:
         async with (
-            self._requests(seconds, address_checked=address_checked) as requests,
-            aclosing(work(requests)) as updates,
+            self._connected(agent, seconds) as (requests, remote),
+            aclosing(work(requests, remote)) as updates,
         ):
             async for update in updates:
                 yield update
 
-    async def _run(
-        self, seconds: float, work: Callable[[RemoteRequests], Awaitable[Result]], *, address_checked: bool
-    ) -> Result:
-        async with self._requests(seconds, address_checked=address_checked) as requests:
-            return await work(requests)
+    @asynccontextmanager
+    async def _connected(
+        self, agent: ExternalAgent, seconds: float
+    ) -> AsyncGenerator[tuple[RemoteRequests, RemoteInterface], None]:
+        """Yields what asks the agent, with the credentials that its file holds now."""
+        async with self._requests(seconds, address_checked=agent.address_checked) as requests:
+            interface = choose_interface(agent.card, agent.url)
+            credentials = await asyncio.to_thread(self._credentials, agent.alias)
+            yield requests, RemoteInterface(interface, credentials_for(credentials, agent.url, interface.url))
 
     @asynccontextmanager
     async def _requests(self, seconds: float, *, address_checked: bool) -> AsyncGenerator[RemoteRequests, None]:

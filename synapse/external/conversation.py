@@ -20,6 +20,7 @@ from synapse.core.message import Artifact, Message, Part, TextPart, text_of
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskState
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.external.client import RemoteUpdate, Unanswered
 from synapse.external.decode import RemoteTaskState
 from synapse.external.encode import RemoteTaskRef
@@ -59,10 +60,10 @@ class Patience:
 
     def pauses(self) -> Iterator[float]:
         """Yields the pauses between attempts: each twice as long as the one before, up to `longest_pause`."""
-        pause = self.first_pause
+        seconds = self.first_pause
         while True:
-            yield pause
-            pause = min(pause * 2, self.longest_pause)
+            yield seconds
+            seconds = min(seconds * 2, self.longest_pause)
 
 
 class Conversation:
@@ -140,7 +141,7 @@ class Conversation:
 
     async def _send(self) -> AsyncGenerator[None, None]:
         """Sends the message. Ends when the stream ends, or when the connection breaks and the task is known."""
-        for pause in self._repeats():
+        for seconds in self._repeats():
             updates = self._client.send_and_follow(self._agent, self._message, self._ref, self._patience.stream)
             try:
                 async with aclosing(self._receive_all(updates)) as changes:
@@ -148,8 +149,8 @@ class Conversation:
                         yield
                 return
             except Unanswered:
-                if pause is not None:
-                    await _pause(pause)
+                if seconds is not None:
+                    await pause(seconds)
                 elif await self._went_on():
                     return
                 else:
@@ -180,7 +181,7 @@ class Conversation:
         streams, pauses = self._client.has_streams(self._agent), self._patience.pauses()
         answered_at = self._clock.monotonic()
         while not self.report.is_settled:
-            await _pause(next(pauses))
+            await pause(next(pauses))
             try:
                 self._receive(await self._client.get_task(self._agent, self.ref.task_id, self._patience.answer))
                 answered_at, self.is_lost = self._clock.monotonic(), False
@@ -228,11 +229,6 @@ class Conversation:
 
 class _NoStreams(Exception):
     """The agent refuses streams; its task can still be read."""
-
-
-async def _pause(seconds: float) -> None:
-    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    await asyncio.wait({never}, timeout=seconds)
 
 
 def _unusable(error: Exception) -> ExternalAgentFailed:

@@ -10,8 +10,9 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -38,6 +39,7 @@ from synapse.core.question import Choice
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
+from synapse.core.waiting import CutOff, read_until
 from synapse.external.client import Unanswered
 from synapse.external.conversation import SOURCE, Conversation, Patience, RemoteClient, ReportTranslator
 from synapse.external.encode import NEW, RemoteTaskRef
@@ -57,9 +59,11 @@ class RemoteTaskRefs(Protocol):
 
     def find(self, task_id: TaskId) -> RemoteTaskRef | None: ...
 
-    def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None: ...
+    async def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None:
+        """Returns when the remote task is stored."""
+        ...
 
-    def forget(self, task_id: TaskId) -> None: ...
+    async def forget(self, task_id: TaskId) -> None: ...
 
 
 @dataclass(slots=True)
@@ -169,7 +173,7 @@ class RemoteDriver:
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await running.conversation.known()
-            self._keep(running)
+            await self._keep(running)
             running.over.set()
         except TimeoutError:
             running.end(LEFT, f"the host stopped before {self._agent.alias} confirmed the message")
@@ -208,7 +212,7 @@ class RemoteDriver:
             yield Failed(UNCERTAIN, f"{self._agent.alias} may have taken the message, or not: {error}")
         except ExternalAgentFailed as error:
             yield Failed(error.code, f"{self._agent.alias}: {error}")
-            self._refs.forget(running.turn.task_id)
+            await self._refs.forget(running.turn.task_id)
         else:
             outcome = translator.outcome(report) if report.is_settled else running.failure
             if outcome is None:
@@ -216,24 +220,26 @@ class RemoteDriver:
             yield outcome
             # The worker asks for the next event once this one is durable. Earlier, a crash would lose the remote task.
             if not isinstance(outcome, InputRequested):
-                self._refs.forget(running.turn.task_id)
+                await self._refs.forget(running.turn.task_id)
 
     async def _progress(self, running: _Running, translator: ReportTranslator) -> AsyncGenerator[TurnEvent, None]:
         """Yields the events of the turn until the remote task is settled, or the turn is over."""
         conversation, report, taken = running.conversation, running.conversation.report, False
         changes = conversation.resume() if running.turn.resumed else conversation.run()
-        async with aclosing(_until(running.over, changes)) as until_over:
-            async for _ in until_over:
-                if not taken and (report.task_id or report.is_settled):
-                    taken = True
-                    for event in self._taken(running):
+        async with aclosing(read_until(running.over, changes)) as coming:
+            with suppress(CutOff):
+                async for _ in coming:
+                    if not taken and (report.task_id or report.is_settled):
+                        taken = True
+                        # Stored before the message counts as taken.
+                        await self._keep(running)
+                        for event in self._taken(running):
+                            yield event
+                    for event in translator.news(report):
                         yield event
-                for event in translator.news(report):
-                    yield event
 
     def _taken(self, running: _Running) -> tuple[TurnEvent, ...]:
-        """Returns the events of a message that the agent has taken; remembers its task before they are recorded."""
-        self._keep(running)
+        """Returns the events of a message that the agent has taken."""
         report = running.conversation.report
         url, task_id = self._agent.url, report.task_id[:80]
         submitted = Submitted(SOURCE, f"{url} took it as task {task_id}" if task_id else f"{url} answered at once")
@@ -241,12 +247,12 @@ class RemoteDriver:
             return (submitted,)
         return submitted, TurnStarted(SOURCE, f"its remote task is {report.state}")
 
-    def _keep(self, running: _Running) -> None:
+    async def _keep(self, running: _Running) -> None:
         """Remembers the remote task for the time after a restart; an answer without a task needs no memory."""
         ref = running.conversation.ref
         if ref.task_id:
             turn = running.turn
-            self._refs.keep(turn.task_id, replace(ref, trace=()), turn.message.message_id)
+            await self._refs.keep(turn.task_id, replace(ref, trace=()), turn.message.message_id)
 
 
 async def _cancel(running: _Running) -> None:
@@ -255,35 +261,6 @@ async def _cancel(running: _Running) -> None:
         note = await running.conversation.cancel()
     finally:
         running.end(INTERRUPTED, note)
-
-
-async def _until(over: asyncio.Event, changes: AsyncGenerator[None, None]) -> AsyncGenerator[None, None]:
-    """Yields for each of `changes`, and ends early when `over` is set."""
-    ending: asyncio.Future[Any] = asyncio.ensure_future(over.wait())
-    try:
-        async with aclosing(changes) as events:
-            while True:
-                coming: asyncio.Future[bool] = asyncio.ensure_future(_is_next(events))
-                try:
-                    await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    if not coming.done():
-                        # The generator must have stopped before it can be closed.
-                        coming.cancel()
-                        await asyncio.wait({coming})
-                if coming.cancelled() or not coming.result():
-                    return
-                yield
-    finally:
-        ending.cancel()
-
-
-async def _is_next(events: AsyncGenerator[None, None]) -> bool:
-    try:
-        await anext(events)
-    except StopAsyncIteration:
-        return False
-    return True
 
 
 def _with_own_id(turn: Turn) -> Message:
@@ -302,11 +279,17 @@ class _Kept(NamedTuple):
 
 
 class FileTaskRefs:
-    """Implements RemoteTaskRefs for one agent, in one private file."""
+    """Implements RemoteTaskRefs for one agent, in one private file, which a thread writes.
+
+    Creating it reads the file, so do that in a thread, too.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._kept = _read(path)
+        self._version = self._written = 0
+        """Of the rows in memory, and of those in the file."""
+        self._writing = threading.Lock()
 
     def find(self, task_id: TaskId) -> RemoteTaskRef | None:
         """Returns the remote task."""
@@ -318,23 +301,37 @@ class FileTaskRefs:
         kept = self._kept.get(task_id)
         return kept is not None and bool(message_id) and kept.message_id == message_id
 
-    def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None:
+    async def keep(self, task_id: TaskId, ref: RemoteTaskRef, message_id: str) -> None:
         """Remembers that the agent took the message as part of its task `ref`. Logs a file that cannot be written."""
-        if self.has(task_id, message_id) and self.find(task_id) == ref:
-            return
-        self._kept.pop(task_id, None)
-        self._kept[task_id] = _Kept(ref, message_id)
-        while len(self._kept) > MOST_REFS:
-            del self._kept[next(iter(self._kept))]
-        self._write()
+        if not self.has(task_id, message_id) or self.find(task_id) != ref:
+            self._kept.pop(task_id, None)
+            self._kept[task_id] = _Kept(ref, message_id)
+            while len(self._kept) > MOST_REFS:
+                del self._kept[next(iter(self._kept))]
+            self._version += 1
+        # Also if it was kept before: the thread that writes it may not be done.
+        await self._store()
 
-    def forget(self, task_id: TaskId) -> None:
+    async def forget(self, task_id: TaskId) -> None:
         """Forgets a task that has ended."""
         if self._kept.pop(task_id, None) is not None:
-            self._write()
+            self._version += 1
+            await self._store()
 
-    def _write(self) -> None:
-        rows = {task: [kept.ref.task_id, kept.ref.context_id, kept.message_id] for task, kept in self._kept.items()}
+    async def _store(self) -> None:
+        if self._written < self._version:
+            await asyncio.to_thread(self._write_newest)
+
+    def _write_newest(self) -> None:
+        """Runs in a thread. Threads write one after the other, and each writes the newest rows."""
+        with self._writing:
+            version = self._version
+            if self._written < version:
+                self._write(self._kept.copy())
+                self._written = version
+
+    def _write(self, kept_by_task: Mapping[str, _Kept]) -> None:
+        rows = {task: [kept.ref.task_id, kept.ref.context_id, kept.message_id] for task, kept in kept_by_task.items()}
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             make_private(self._path.parent)

@@ -21,6 +21,7 @@ from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings, RegistryFailed
 from synapse.core.registry import Registry
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.gateway.config import AgentConfig
 from synapse.host.background import HostLaunch, host_environment
 
@@ -93,16 +94,16 @@ class AgentAutostart:
         """Start the agent whenever it does not run, until cancelled."""
         while True:
             if await self._may_run():
-                await _pause(WATCH_SECONDS)
+                await pause(WATCH_SECONDS)
                 continue
             started = self._clock.monotonic()
             status = await self._run_once()
             seconds = self._clock.monotonic() - started
             self._quick_ends = 0 if seconds >= STEADY_SECONDS else self._quick_ends + 1
-            pause = pause_after(self._quick_ends)
-            facts = {"agent": self._agent.id, "exit_status": status, "lived": round(seconds, 1), "next_start_in": pause}
+            delay = pause_after(self._quick_ends)
+            facts = {"agent": self._agent.id, "exit_status": status, "lived": round(seconds, 1), "next_start_in": delay}
             log.warning("agent_ended", extra=facts)
-            await _pause(pause)
+            await pause(delay)
 
     async def _may_run(self) -> bool:
         """Return whether the agent runs, or the registry cannot be read: a second host must not start."""
@@ -165,8 +166,3 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-async def _pause(seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)

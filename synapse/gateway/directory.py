@@ -9,7 +9,7 @@ directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,9 +18,9 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
+from synapse.core.registry import CachedRegistry
 from synapse.core.requests import CommandResult, HostCommand
 from synapse.core.task import Task
-from synapse.registry.local import LocalRegistry
 
 
 class AgentHosts(Protocol):
@@ -91,11 +91,11 @@ class AgentSource(Protocol):
 class LocalAgents:
     """AgentSource over the registry. It leaves out the agents that run in the gateway `me` itself."""
 
-    def __init__(self, registry: LocalRegistry, hosts: AgentHosts, *, me: str) -> None:
+    def __init__(self, registry: CachedRegistry, hosts: AgentHosts, *, me: str) -> None:
         self._me = me
         self._registry = registry
         self._hosts = hosts
-        self._entries: tuple[AgentEntry, ...] = ()
+        self._entries: Sequence[AgentEntry] = ()
         self._agents: tuple[GatewayAgent, ...] = ()
 
     async def refresh(self) -> None:

@@ -28,7 +28,6 @@ from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
 from synapse.host.agent import RunningAgent
 from synapse.host.background import EXTERNAL
-from synapse.registry.local import LocalRegistry
 from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ class GatewayExternals:
         self,
         settings: Settings,
         store: TaskStore,
-        registry: LocalRegistry,
+        registry: Registry,
         agents: InProcessAgents,
         clock: Clock,
         *,
@@ -156,7 +155,7 @@ class GatewayExternals:
             await self._agents.remove(agent.alias)
         entry = in_process_entry(agent.alias, EXTERNAL, self._clock, endpoint=agent.url)
         allow_private = self._settings.allow_private_agents
-        running = external_agent(agent, self._settings.home, self._clock, allow_private=allow_private)
+        running = await external_agent(agent, self._settings.home, self._clock, allow_private=allow_private)
         in_process = InProcessAgent(
             entry,
             running,
@@ -174,10 +173,12 @@ class GatewayExternals:
             await self._agents.retire(name)
 
 
-def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False) -> RunningAgent:
+async def external_agent(
+    agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False
+) -> RunningAgent:
     """Return the running agent around a RemoteDriver. It has a client of its own, so a slow agent delays no other."""
     client = A2AClient(credentials=credentials_under(home).find, allow_private=allow_private)
-    refs = FileTaskRefs(home / FOLDER / "threads" / f"{agent.alias}.json")
+    refs = await asyncio.to_thread(FileTaskRefs, home / FOLDER / "threads" / f"{agent.alias}.json")
     driver = RemoteDriver(agent, client, refs, clock)
     return RunningAgent(
         driver=driver,

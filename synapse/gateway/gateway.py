@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from synapse import __version__
 from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
@@ -25,6 +25,7 @@ from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
 from synapse.core.store import TaskStore
+from synapse.core.waiting import pause
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
 from synapse.drivers.scripted.script import read_script
@@ -48,13 +49,13 @@ from synapse.host.scripted import play
 from synapse.host.stopped import stopped_tasks
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import gateways
-from synapse.registry.local import LocalRegistry, open_registry
+from synapse.registry.local import open_local_registry
 from synapse.server.acceptor import limits_within
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope, ServedApp
 from synapse.server.http import Server
 from synapse.server.middleware import CorsApp, ProbedApp
-from synapse.server.peer import PEER
+from synapse.server.peer import NOBODY, PEER, Peer
 from synapse.server.websocket import ForEveryCaller
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
@@ -84,8 +85,8 @@ class Gateway:
         self._me = plan.identity.entry
         self._store = store
         self._clock = SystemClock()
-        self._registry = open_registry(plan.settings.registry, self._clock.monotonic)
-        self._gateways = LocalRegistry(gateways(plan.settings.home), self._clock.monotonic)
+        self._registry = open_local_registry(plan.settings.registry, self._clock.monotonic)
+        self._gateways = open_local_registry(gateways(plan.settings.home).folder, self._clock.monotonic)
         self._hosts = open_host_client(self._registry, self._clock, self._registry.recheck)
         self._in_process = InProcessAgents()
         self._sockets = InProcessSockets(self._me, self._registry, plan.settings)
@@ -202,10 +203,8 @@ class Gateway:
         ]
 
     async def _sweep(self) -> None:
-        forever = asyncio.Event()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
+            await pause(SWEEP_SECONDS)
             try:
                 await self.service.recheck()
             except RegistryFailed as error:
@@ -354,8 +353,8 @@ class Gateway:
         local = LocalAdmission(auth, self._registry.agents)
 
         def admit(scope: Scope) -> Caller | Awaitable[Caller]:
-            peer: Any = scope["state"].get(PEER)
-            if peer is None or not peer.via_socket:
+            peer: Peer = scope["state"].get(PEER, NOBODY)
+            if not peer.via_socket:
                 return self._refreshed(self.auth.admit(scope))
             caller = local(scope)
             return self._refreshed(_limited(caller) if isinstance(caller, Caller) else _limited_later(caller))

@@ -23,16 +23,16 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError
 from synapse.core.extension import to_text
-from synapse.core.registry import HostClient
+from synapse.core.registry import CachedRegistry, HostClient, Registry
 from synapse.core.requests import CommandResult, HostCommand, OnBehalfOf
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
-from synapse.host.identity import acquire_inbox, check_name, listen_at_socket, new_entry, release_inbox
+from synapse.host.identity import acquire_inbox, check_name, holders_of, listen_at_socket, new_entry, release_inbox
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.local import LocalRegistry
+from synapse.registry.files import FileRegistry
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
@@ -58,7 +58,7 @@ class InProcessAgent:
         agent: RunningAgent,
         *,
         store: TaskStore,
-        registry: LocalRegistry,
+        registry: Registry,
         hosts: HostClient,
         settings: Settings,
         open_socket: OpenSocket | None = None,
@@ -100,7 +100,8 @@ class InProcessAgent:
 
         Raises NameTaken when another agent has the name, StoreFailed, or AgentFailed when it cannot be started.
         """
-        lease = await acquire_inbox(self.entry, self._store, self._registry)
+        holds = holders_of(FileRegistry(self._settings.registry))
+        lease = await acquire_inbox(self.entry, self._store, self._registry, holds)
         try:
             runtime = AgentRuntime(
                 self.entry,
@@ -225,7 +226,7 @@ def in_process_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str 
 class InProcessSockets:
     """Opens the sockets of a gateway's in-process agents; `gateway` is the gateway's own entry."""
 
-    def __init__(self, gateway: AgentEntry, registry: LocalRegistry, settings: Settings) -> None:
+    def __init__(self, gateway: AgentEntry, registry: CachedRegistry, settings: Settings) -> None:
         self._gateway = gateway
         self._registry = registry
         self._settings = settings

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from synapse.core.errors import SynapseError
 from synapse.core.events import Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import GetAgent, ListedAgent
+from synapse.core.task import Task
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
@@ -33,7 +34,9 @@ from synapse.dialects.dialect import (
     Dialect,
     DocumentRoute,
     Params,
+    StreamCall,
     WireAnswer,
+    WireEvent,
     WireRequest,
     mounted,
 )
@@ -138,12 +141,12 @@ def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
     return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_by_task, first, others)))
 
 
-def _first_push(result: object) -> object:
-    """Return the first of several push configurations, which have one dialect; anything else unchanged."""
-    if not isinstance(result, tuple):
-        return result
-    several = cast("tuple[object, ...]", result)
-    return several[0] if several and isinstance(several[0], PushConfig) else several
+def _dialect_of(result: object) -> str:
+    """Return the dialect that a task, or one or several push configurations, were created in; empty for others."""
+    if isinstance(result, tuple):
+        several = cast("tuple[object, ...]", result)
+        result = several[0] if several else None
+    return result.dialect if isinstance(result, Task | PushConfig) else ""
 
 
 def _renamed(endpoint: Endpoint) -> Ask:
@@ -160,19 +163,27 @@ def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequ
     spoken = first
 
     @cache
-    def encode_of(dialect: str) -> Callable[[Any], Any]:
-        other = _renamed(others[dialect])(wire) if dialect in others else call
-        return call.encode if isinstance(other, WireAnswer) else other.encode
+    def call_in(dialect: str) -> AnyCall | WireAnswer:
+        return _renamed(others[dialect])(wire) if dialect in others else call
 
-    def encode(result: Any) -> Any:
-        # A task and a push configuration have the dialect that they were created in; a page of tasks does not.
+    def speak(dialect: str) -> AnyCall | WireAnswer:
         nonlocal spoken
-        known = result.task if isinstance(result, Update) else _first_push(result)
-        dialect = getattr(known, "dialect", "")
         spoken = others.get(dialect, first)
-        return encode_of(dialect)(result)
+        return call_in(dialect)
 
     def encode_error(error: SynapseError) -> WireAnswer:
         return spoken.dialect.encode_error(error)
+
+    if isinstance(call, StreamCall):
+
+        def encode_update(update: Update) -> WireEvent | None:
+            other = speak(update.task.dialect)
+            return (other if isinstance(other, StreamCall) else call).encode(update)
+
+        return call._replace(encode=encode_update, encode_error=encode_error)
+
+    def encode(result: object) -> bytes:
+        other = speak(_dialect_of(result))
+        return (other if isinstance(other, Call) else call).encode(result)
 
     return call._replace(encode=encode, encode_error=encode_error)

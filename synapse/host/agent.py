@@ -28,6 +28,7 @@ from synapse.core.registry import HostClient, Registry
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
+from synapse.core.waiting import pause
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.host.agent_command import command_path, launch_folder
 from synapse.push.service import open_push
@@ -226,7 +227,6 @@ class AgentRuntime:
     async def _sweep(self) -> None:
         """Do, every few seconds, what no event triggers."""
         lost_agents = LostAgents(self._journal, self._registry, self._clock)
-        forever = asyncio.Event()
         while True:
             for step in (
                 # First: an idle agent records nothing, and would not notice that it was replaced.
@@ -242,8 +242,7 @@ class AgentRuntime:
                 except (SynapseError, OSError) as error:
                     # The next sweep tries again: a store that is locked for a while must not end the agent.
                     log.warning("sweep_failed", extra={"error": str(error)})
-            with suppress(TimeoutError):
-                await asyncio.wait_for(forever.wait(), SWEEP_SECONDS)
+            await pause(SWEEP_SECONDS)
 
     async def _check_pushes(self) -> None:
         """Find webhooks that another process left or set; seldom, because it queries the store."""

@@ -14,7 +14,6 @@ import gc
 import logging
 import os
 import signal
-from contextlib import suppress
 from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
@@ -23,15 +22,17 @@ from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import LeaseLost, RegistryFailed
 from synapse.core.extension import to_text
+from synapse.core.registry import CachedRegistry
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
+from synapse.core.waiting import pause
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import restart_process
-from synapse.host.identity import HostIdentity, acquire_inbox, release_inbox
+from synapse.host.identity import HostIdentity, acquire_inbox, holders_of, release_inbox
 from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.files import controlling_terminal
-from synapse.registry.local import LocalRegistry, open_registry
+from synapse.registry.files import FileRegistry, controlling_terminal
+from synapse.registry.local import open_local_registry
 from synapse.server.acceptor import limits_within
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
@@ -52,7 +53,7 @@ class Host:
     """Runs one agent and serves it."""
 
     def __init__(
-        self, identity: HostIdentity, store: TaskStore, lease: Lease, registry: LocalRegistry, settings: Settings
+        self, identity: HostIdentity, store: TaskStore, lease: Lease, registry: CachedRegistry, settings: Settings
     ) -> None:
         self._identity = identity
         self._lease = lease
@@ -131,10 +132,8 @@ class Host:
 
     async def _restore_entry(self) -> None:
         """Write the registry entry again when a cleaner, or a process that took this one for dead, removed its file."""
-        forever = asyncio.Event()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(forever.wait(), REGISTRY_CHECK_SECONDS)
+            await pause(REGISTRY_CHECK_SECONDS)
             try:
                 if await self._registry.find(self._me.agent_id) is None:
                     await self._registry.publish(self._me)
@@ -175,11 +174,12 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
     Raises StoreFailed, NameTaken, CommandMissing or AgentFailed before the agent has started, and LeaseLost when
     another process took over its inbox.
     """
-    registry = open_registry(settings.registry, SystemClock().monotonic)
+    registry = open_local_registry(settings.registry, SystemClock().monotonic)
     try:
         store = await open_store(settings)
         try:
-            lease = await acquire_inbox(identity.entry, store, registry)
+            holds = holders_of(FileRegistry(settings.registry))
+            lease = await acquire_inbox(identity.entry, store, registry, holds)
             host = Host(identity, store, lease, registry, settings)
             try:
                 status = await host.run(start, instructions=instructions)
@@ -217,7 +217,7 @@ def stop_signal(*more: signal.Signals) -> asyncio.Future[int]:
 
 
 def open_server(
-    identity: HostIdentity, agent: RunningAgent, service: Handler, registry: LocalRegistry, settings: Settings
+    identity: HostIdentity, agent: RunningAgent, service: Handler, registry: CachedRegistry, settings: Settings
 ) -> Server:
     """Return the HTTP server of a host, for its Unix socket and its TCP port."""
     entry = identity.entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -16,10 +15,11 @@ from synapse.config.settings import Settings, profile_names
 from synapse.core.address import KEY, PERSON, UNVERIFIED, is_marked
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
+from synapse.core.registry import Registry
 from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry, is_alive, is_running, own_namespace, own_start_time
-from synapse.registry.local import LocalRegistry
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
 
 _MAX_ANONYMOUS: Final = 100
@@ -116,18 +116,18 @@ def _bind_wanted_port(port: int, settings: Settings) -> socket.socket:
         raise (PortTaken(f"port {port} is taken by {holder}", hint=error.hint) if holder else error) from None
 
 
-async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistry) -> Lease:
+async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: Registry, holds: IsAlive) -> Lease:
     """Acquire the lease of the agent's inbox: its given name, or its profile in its folder.
 
     A second agent of that profile in that folder gets another inbox. Only one agent at a time can have a name.
+    `holds` tells whether the holder of a lease still runs; see `holders_of`.
 
     Raises:
         NameTaken: another running agent has the name.
     """
     holder = f"{entry.pid}:{entry.pid_started}"
-    holds = holders_of(registry.files)
     first, *others = _inboxes(entry)
-    lease = await _acquire_with_retries(first, holder, store, registry)
+    lease = await _acquire_with_retries(first, holder, store, registry, holds)
     for inbox in others:
         lease = lease or await store.acquire(inbox, holder, holds)
     if lease is not None:
@@ -139,14 +139,15 @@ async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegi
     raise NameTaken(f"{other} goes by '{entry.name}' already", hint="choose another --name  (synapse list)")
 
 
-async def _acquire_with_retries(inbox: str, holder: str, store: TaskStore, registry: LocalRegistry) -> Lease | None:
+async def _acquire_with_retries(
+    inbox: str, holder: str, store: TaskStore, registry: Registry, holds: IsAlive
+) -> Lease | None:
     """Acquire an inbox; retry, because a command that queues a message there (`send --queue`) holds it briefly."""
-    holds = holders_of(registry.files)
     for _ in range(_LEASE_TRIES):
         lease = await store.acquire(inbox, holder, holds)
         if lease is not None or any(one.inbox == inbox for one in await registry.agents()):
             return lease
-        await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+        await pause(_LEASE_PAUSE)
     return None
 
 

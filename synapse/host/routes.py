@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from synapse.auth.local import loopback_hosts
 from synapse.core.agent import AgentEntry
@@ -60,16 +60,37 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
     addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))
     return [
         synapse_dialect(facts, addresses.of),
-        late_dialect(A2A_1_0, paths.a2a_v1_paths(), lambda: _a2a_routes().a2a_1_0(*declared), paths.MEDIA_TYPE),
-        late_dialect(A2A_0_3, paths.a2a_v0_3_paths(), lambda: _a2a_routes().a2a_0_3(*declared)),
-        late_dialect(_JSONRPC, [("POST", "/")], lambda: _a2a_routes().json_rpc(*declared)),
+        late_dialect(A2A_1_0, paths.a2a_v1_paths(), partial(_a2a_1_0, *declared), paths.MEDIA_TYPE),
+        late_dialect(A2A_0_3, paths.a2a_v0_3_paths(), partial(_a2a_0_3, *declared)),
+        late_dialect(_JSONRPC, [("POST", "/")], partial(_json_rpc, *declared)),
         late_dialect("a2a_cards", [("GET", paths.CARD_PATH)], partial(_cards, facts, entry, addresses, advertise_0_3)),
     ]
 
 
+# These four load A2A when they are called, see above; a function that returned the module would lose its types.
+def _a2a_1_0(extensions: str, lacks: str) -> Dialect:
+    from synapse.host import a2a_routes  # noqa: PLC0415 - see above
+
+    return a2a_routes.a2a_1_0(extensions, lacks)
+
+
+def _a2a_0_3(extensions: str, lacks: str) -> Dialect:
+    from synapse.host import a2a_routes  # noqa: PLC0415 - see above
+
+    return a2a_routes.a2a_0_3(extensions, lacks)
+
+
+def _json_rpc(extensions: str, lacks: str) -> Dialect:
+    from synapse.host import a2a_routes  # noqa: PLC0415 - see above
+
+    return a2a_routes.json_rpc(extensions, lacks)
+
+
 def _cards(facts: CardFacts, entry: AgentEntry, addresses: Addresses, advertise_0_3: bool) -> Dialect:
+    from synapse.host import a2a_routes  # noqa: PLC0415 - see above
+
     card = agent_card(facts)
-    dialect: Dialect = _a2a_routes().cards(
+    return a2a_routes.cards(
         name=card["name"],
         description=card["description"],
         addresses=addresses,
@@ -78,13 +99,6 @@ def _cards(facts: CardFacts, entry: AgentEntry, addresses: Addresses, advertise_
         lacks=entry.lacks,
         advertise_0_3=advertise_0_3,
     )
-    return dialect
-
-
-def _a2a_routes() -> Any:
-    from synapse.host import a2a_routes  # noqa: PLC0415 - loaded late, see above
-
-    return a2a_routes
 
 
 def late_dialect(

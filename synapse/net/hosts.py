@@ -33,6 +33,7 @@ from synapse.core.message import Sender
 from synapse.core.registry import RETURN_SECONDS, AgentReply, Channel, Registry
 from synapse.core.requests import CommandResult, HostCommand, SendMessage
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.dialects.synapse import commands
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class UnixHostClient:
                 yield AgentStatus(state=EXITED, why=_GONE, source="host", since=self._clock.now())
             if self._clock.monotonic() >= deadline:
                 return
-            await _pause(_RETRY_SECONDS)
+            await pause(_RETRY_SECONDS)
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
         """Send `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
@@ -255,7 +256,7 @@ class UnixHostClient:
         if status == _NOT_FOUND:
             while True:
                 yield await self._poll_status(agent)
-                await _pause(POLL_SECONDS)
+                await pause(POLL_SECONDS)
         if status >= 400:
             raise AgentFailed(f"{agent.agent_id} refuses to report its state (status {status})")
 
@@ -373,8 +374,3 @@ async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGene
             yield commands.decode_agent_status(event.data.encode())
         if chunks is not None and chunks.ended:
             return
-
-
-async def _pause(seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)

@@ -58,7 +58,7 @@ class PostResult:
 Headers = Sequence[tuple[str, str]]
 NotificationEncoder = Callable[[Update], Notification | None]
 """Encodes an update in a dialect; returns None for an update that the dialect does not send."""
-IsKeyValid = Callable[[str], bool]
+IsKeyValid = Callable[[str], Awaitable[bool]]
 """Whether the API key with this id is valid. Raises StoreFailed when the file of keys cannot be read."""
 
 
@@ -243,7 +243,7 @@ class PushOutbox:
         if notification is None:
             return None
         attempts = push.pending.attempts if push.pending and push.pending.seq == update.seq else 0
-        if push.config.set_by and not self._is_key_valid(push.config.set_by):
+        if push.config.set_by and not await self._is_key_valid(push.config.set_by):
             result = PostResult(error=KEY_IS_GONE, is_final=True)
         else:
             result = await self._webhooks.post(push.config.url, _headers(push, update, notification), notification.body)

@@ -20,6 +20,7 @@ from synapse.core.push import Push, PushConfig, PushStore, checked_config
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.dialects.negotiation import A2A_0_3
 from synapse.push.outbox import IsKeyValid, Notification, NotificationEncoder, PushOutbox, RetrySchedule
 from synapse.push.webhook import WebhookSender
@@ -48,7 +49,7 @@ def open_push(me: AgentEntry, store: TaskStore, journal: Journal, clock: Clock, 
         clock=clock,
         jitter=random.random,
         schedule=RetrySchedule(attempts=max(1, settings.push_attempts)),
-        pause=_pause,
+        pause=pause,
         is_key_valid=_key_check(settings.home, clock),
     )
     return AgentPush(PushConfigs(store.pushes, webhooks, journal, new_id=new_id, on_saved=outbox.add), outbox)
@@ -168,7 +169,7 @@ def _encoder(encode: Callable[[Update], bytes | None], media_type: str) -> Notif
 
 
 def _key_check(home: Path, clock: Clock) -> IsKeyValid:
-    """Return a function that says whether an API key is valid. The first call opens the file of keys."""
+    """Return a function that says whether an API key is valid. A thread reads the file of keys."""
 
     @cache
     def keys() -> KeyFile:
@@ -176,13 +177,8 @@ def _key_check(home: Path, clock: Clock) -> IsKeyValid:
 
         return KeyFile(home, clock)
 
-    def is_key_valid(key_id: str) -> bool:
-        key = keys().find(key_id)
+    async def is_key_valid(key_id: str) -> bool:
+        key = await asyncio.to_thread(lambda: keys().find(key_id))
         return key is not None and not key.is_expired(clock.now())
 
     return is_key_valid
-
-
-async def _pause(seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.get_running_loop().create_future(), seconds)

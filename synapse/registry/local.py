@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import RegistryFailed
+from synapse.core.registry import CachedRegistry
 from synapse.registry.files import FileRegistry
 
 FRESH_SECONDS: Final = 1.0
@@ -27,7 +28,7 @@ _TICK_NS: Final = 20_000_000
 T = TypeVar("T")
 
 
-def open_registry(folder: Path, monotonic: Callable[[], float]) -> LocalRegistry:
+def open_local_registry(folder: str | Path, monotonic: Callable[[], float]) -> CachedRegistry:
     """Return the registry in `folder`, which need not exist yet."""
     return LocalRegistry(FileRegistry(folder), monotonic)
 
@@ -47,14 +48,13 @@ _NEVER: Final = _Read((), 0, is_certain=False, at=float("-inf"))
 
 
 class LocalRegistry:
-    """Implements `core.registry.Registry`. One thread does all file access, in the order of the calls.
+    """Implements `core.registry.CachedRegistry`. One thread does all file access, in the order of the calls.
 
     Raises RegistryFailed for every OSError: a folder that cannot be read for a while must not end the process.
     """
 
     def __init__(self, files: FileRegistry, monotonic: Callable[[], float]) -> None:
-        self.files = files
-        """The registry for code that runs in a thread."""
+        self._files = files
         self._monotonic = monotonic
         # Its own thread: an earlier write of an entry must not overtake its withdrawal.
         self._thread = ThreadPoolExecutor(1, "registry")
@@ -72,7 +72,7 @@ class LocalRegistry:
         return (
             last.is_certain
             and self._monotonic() - last.at <= FRESH_SECONDS
-            and last.modified_at == _modified_at(self.files.folder)
+            and last.modified_at == _modified_at(self._files.folder)
         )
 
     async def agents(self) -> tuple[AgentEntry, ...]:
@@ -91,15 +91,15 @@ class LocalRegistry:
 
     async def find(self, agent_id: str) -> AgentEntry | None:
         """Return the entry with exactly this id, whether its host is alive or not."""
-        return await self._run(partial(self.files.find, agent_id))
+        return await self._run(partial(self._files.find, agent_id))
 
     async def publish(self, entry: AgentEntry) -> None:
         """Write `entry`, so that others find the agent. Raises RegistryFailed."""
-        await self._run(partial(self.files.write, entry))
+        await self._run(partial(self._files.write, entry))
 
     async def withdraw(self, agent_id: str) -> None:
         """Remove an entry, if there is one."""
-        await self._run(partial(self.files.remove, agent_id))
+        await self._run(partial(self._files.remove, agent_id))
 
     def recheck(self) -> None:
         """Make the next `agents` check again whether each host is alive: one of them did not answer."""
@@ -113,15 +113,15 @@ class LocalRegistry:
             return act()
         except OSError as error:
             raise RegistryFailed(
-                f"the registry {self.files.folder} cannot be used: {error.strerror or error}"
+                f"the registry {self._files.folder} cannot be used: {error.strerror or error}"
             ) from error
 
     def _read(self) -> _Read:
         """Read all files and check whether their hosts are alive. Runs in the registry's thread."""
-        now, modified_at = time.time_ns(), _modified_at(self.files.folder)
+        now, modified_at = time.time_ns(), _modified_at(self._files.folder)
         at = self._monotonic()
-        agents = tuple(self.files.entries())
-        self.files.notes.clear()
+        agents = tuple(self._files.entries())
+        self._files.notes.clear()
         return _Read(agents, modified_at, is_certain=now - modified_at > _TICK_NS, at=at)
 
     def _was_read(self, reading: asyncio.Future[_Read]) -> None:

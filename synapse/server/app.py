@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from synapse.core.caller import Caller
 from synapse.core.errors import (
@@ -27,7 +27,7 @@ from synapse.core.errors import (
     SynapseError,
     UnsupportedMediaType,
 )
-from synapse.core.requests import Pending, TaskStream
+from synapse.core.requests import Pending, Stream
 from synapse.core.service import Handler
 from synapse.core.trace import traced
 from synapse.dialects.dialect import (
@@ -38,8 +38,8 @@ from synapse.dialects.dialect import (
     Headers,
     Route,
     StreamCall,
-    StreamRoute,
     WireAnswer,
+    WireEvent,
     WireRequest,
 )
 from synapse.server.acceptor import SLOT
@@ -55,10 +55,12 @@ from synapse.server.asgi import (
     body_at_hand,
 )
 from synapse.server.routing import METHODS_WITH_BODY, Endpoint, RouteTable
-from synapse.server.sse import EventStream
+from synapse.server.sse import EventWriter
 from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel, WebSocketHandler
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NO_DIALECT: Final = "none"
 """The dialect of a request that was refused before its dialect was known."""
@@ -222,8 +224,8 @@ class HttpApp:
             return WireAnswer(route.status, route.encode(await self._service.handle(request, caller)))
         if isinstance(route, DocumentRoute):
             return route.answer(wire)
-        updates = await self._service.handle(route.decode(wire), caller)
-        await self._stream(route, updates, receive, send, exchange)
+        items = await self._service.handle(route.decode(wire), caller)
+        await self._stream(route.encode, items, receive, send, exchange)
         return None
 
     async def _answer_call(
@@ -240,7 +242,7 @@ class HttpApp:
             raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
         if isinstance(call, StreamCall):
             updates = await self._service.handle(traced(call.request, wire.headers), caller)
-            await self._stream(call, updates, receive, send, exchange)
+            await self._stream(call.encode, updates, receive, send, exchange, call.headers)
             return None
         result: object = await self._service.handle(traced(call.request, wire.headers), caller)
         if isinstance(result, Pending):
@@ -254,22 +256,23 @@ class HttpApp:
 
     async def _stream(
         self,
-        call: StreamRoute | StreamCall,
-        updates: TaskStream,
+        encode: Callable[[T], WireEvent | None],
+        items: Stream[T],
         receive: Receive,
         send: Send,
         exchange: _Exchange,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         exchange.is_stream = True
         encode_error = exchange.encode_error or self._default.encode_error
-        stream = EventStream(
-            call.encode,
+        writer = EventWriter(
+            encode,
             encode_error,
             closing=self._closed(),
             keep_alive=self.limits.keep_alive_seconds,
-            headers=call.headers if isinstance(call, StreamCall) else (),
+            headers=headers,
         )
-        await stream.run(updates, receive, send)
+        await writer.run(items, receive, send)
 
     def _body_at_hand(self, scope: Scope, send: Send) -> bytes:
         """Returns the body if it has arrived whole, is JSON and not too large; else b"": `_read_body` decides."""

@@ -41,6 +41,7 @@ from synapse.core.events import Update
 from synapse.core.requests import Pending, Request, TaskStream
 from synapse.core.service import Handler
 from synapse.core.trace import traced
+from synapse.core.waiting import CutOff, read_until
 from synapse.dialects.a2a_v1.routes import encode_error
 from synapse.dialects.dialect import AGENT, AnyCall, Call, StreamCall, WireRequest
 from synapse.dialects.negotiation import DIALECTS, asked_dialect, asked_version
@@ -259,27 +260,12 @@ class GrpcServer:
 
     async def _until_stopped(self, updates: TaskStream) -> AsyncGenerator[Update, None]:
         """Yields the updates. When the server stops, raises AgentExited, so that the reader reconnects."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        coming: asyncio.Future[Update | None] | None = None
-        try:
-            async with aclosing(updates) as stream:
-                while True:
-                    coming = asyncio.ensure_future(_next(stream))
-                    try:
-                        await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        if not coming.done():
-                            # The generator must have stopped before it can be closed.
-                            coming.cancel()
-                            await asyncio.wait({coming})
-                    if coming.cancelled():
-                        raise _ending()
-                    update = coming.result()
-                    if update is None:
-                        return
+        async with aclosing(read_until(self._stopping, updates)) as coming:
+            try:
+                async for update in coming:
                     yield update
-        finally:
-            stopping.cancel()
+            except CutOff:
+                raise _ending() from None
 
 
 def _reflection_handlers(name: str, describe: Callable[..., AsyncGenerator[bytes, None]]) -> Any:
@@ -288,10 +274,6 @@ def _reflection_handlers(name: str, describe: Callable[..., AsyncGenerator[bytes
         partial(describe, f"/{name}/{REFLECTION_METHOD}")
     )
     return grpc.method_handlers_generic_handler(name, handlers)
-
-
-async def _next(stream: TaskStream) -> Update | None:
-    return await anext(stream, None)
 
 
 def _ending() -> AgentExited:

@@ -18,6 +18,7 @@ import uvicorn
 
 from synapse.core.errors import InvalidSettings, RateLimited
 from synapse.core.override import override
+from synapse.core.waiting import pause
 from synapse.server.acceptor import Acceptor, ConnectionLimits
 from synapse.server.asgi import ServedApp
 from synapse.server.http_protocol import HttpProtocol, answer_bytes
@@ -88,10 +89,8 @@ class Server:
 
         Runs until it is cancelled.
         """
-        never = asyncio.Event()
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            await pause(LOOK_SECONDS)
             if not unix.is_missing():
                 continue
             try:

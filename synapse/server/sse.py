@@ -1,4 +1,4 @@
-"""Sends the updates of one subscription to one reader as server-sent events.
+"""Sends the items of one stream, such as the updates of a task, to one reader as server-sent events.
 
 A stream ends when the feed ends, the reader leaves or the server stops. When the server stops, the last event is an
 error, so that the reader can tell it from a complete stream. A comment every few seconds makes proxies keep the
@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from synapse.core.errors import AgentExited, InternalFailure, SynapseError
-from synapse.core.events import Update
-from synapse.core.requests import TaskStream
+from synapse.core.requests import Stream
 from synapse.dialects.dialect import WireAnswer, WireEvent
 from synapse.server.asgi import Receive, Send, caller_left
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MEDIA_TYPE: Final = b"text/event-stream"
 HEADERS: Final = (
@@ -37,12 +38,12 @@ def event_bytes(event: WireEvent) -> bytes:
     return encoded if event.then is None else encoded + event_bytes(event.then)
 
 
-class EventStream:
-    """Sends the updates of one subscription to one reader. `closing` is done when the server stops."""
+class EventWriter(Generic[T]):
+    """Sends the items of one stream to one reader. `closing` is done when the server stops."""
 
     def __init__(
         self,
-        encode: Callable[[Update], WireEvent | None],
+        encode: Callable[[T], WireEvent | None],
         encode_error: Callable[[SynapseError], WireAnswer],
         *,
         closing: asyncio.Future[None],
@@ -55,18 +56,18 @@ class EventStream:
         self._keep_alive = keep_alive
         self._headers = (*HEADERS, *headers)
 
-    async def run(self, updates: TaskStream, receive: Receive, send: Send) -> None:
-        """Sends until the feed ends, the reader leaves or the server stops; then closes `updates`."""
+    async def run(self, items: Stream[T], receive: Receive, send: Send) -> None:
+        """Sends until the feed ends, the reader leaves or the server stops; then closes `items`."""
         ours: list[asyncio.Future[None]] = []
         is_cut_off = False
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            ours += [asyncio.ensure_future(self._write(updates, send)), asyncio.ensure_future(caller_left(receive))]
+            ours += [asyncio.ensure_future(self._write(items, send)), asyncio.ensure_future(caller_left(receive))]
             await self._first_of(ours, send)
             is_cut_off = not any(part.done() for part in ours[:2])
         finally:
             await _end(ours)
-            await updates.aclose()
+            await items.aclose()
         if is_cut_off:
             await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_RESUBSCRIBE)))
         await send({"type": "http.response.body", "body": b""})
@@ -81,10 +82,10 @@ class EventStream:
             if len(ours) == 2 or ours[-1].done():
                 ours[2:] = [asyncio.ensure_future(send(_chunk(KEEP_ALIVE)))]
 
-    async def _write(self, updates: TaskStream, send: Send) -> None:
+    async def _write(self, items: Stream[T], send: Send) -> None:
         try:
-            async for update in updates:
-                event = self._encode(update)
+            async for item in items:
+                event = self._encode(item)
                 if event is not None:
                     await send(_chunk(event_bytes(event)))
         except SynapseError as error:
@@ -102,7 +103,7 @@ class EventStream:
 
 
 async def _end(ours: list[asyncio.Future[None]]) -> None:
-    """Cancels the running parts and waits for them, so that none reads the updates while they are closed."""
+    """Cancels the running parts and waits for them, so that none reads the items while they are closed."""
     for part in ours:
         part.cancel()
     await asyncio.gather(*ours, return_exceptions=True)

@@ -29,6 +29,7 @@ from synapse.core.errors import FeedLagged, SynapseError, TaskNotFound
 from synapse.core.events import Recorded, StateChanged, TaskOpened, Update
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
+from synapse.core.waiting import pause
 from synapse.tasks.journal import Journal, Listener, rebuild
 
 log = logging.getLogger(__name__)
@@ -358,10 +359,9 @@ class LogFollower:
 
 async def _wait_until(moment: float) -> None:
     """Wait until the event loop's time reaches `moment`."""
-    loop = asyncio.get_running_loop()
-    seconds = moment - loop.time()
+    seconds = moment - asyncio.get_running_loop().time()
     if seconds > 0:
-        await asyncio.wait((loop.create_future(),), timeout=seconds)
+        await pause(seconds)
 
 
 async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:

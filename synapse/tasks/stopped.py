@@ -49,6 +49,7 @@ from synapse.core.store import IsAlive, Lease, TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.task_metadata import sender_in, unverified
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.tasks import outcomes
 from synapse.tasks.admission import message_digest, sender_of
 from synapse.tasks.changes import changes, deletion
@@ -306,7 +307,7 @@ class StoppedTasks:
         for _ in range(_LEASE_TRIES):
             if lease := await self._store.acquire(inbox, name, self._holder.is_alive):
                 return lease
-            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+            await pause(_LEASE_PAUSE)
         raise Conflict(f"the agent of '{inbox}' is running", hint="try again without --queue  (synapse list)")
 
 

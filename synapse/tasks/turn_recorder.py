@@ -20,6 +20,7 @@ from synapse.core.errors import Conflict, IllegalTransition, StoreFailed, TaskFi
 from synapse.core.events import TaskEvent
 from synapse.core.task import Task, TaskState
 from synapse.core.types import Clock
+from synapse.core.waiting import pause
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
 
@@ -55,7 +56,7 @@ class StoreRetry:
             else:
                 self.failure = self.failing_since = None
                 return result
-            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=RETRY_SECONDS)
+            await pause(RETRY_SECONDS)
 
 
 class TurnRecorder:

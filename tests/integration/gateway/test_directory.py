@@ -23,7 +23,7 @@ from synapse.gateway.config import GatewayConfig, own_url, reserve_gateway
 from synapse.gateway.directory import GatewayAgent, LocalAgents
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import gateways
-from synapse.registry.local import FRESH_SECONDS, open_registry
+from synapse.registry.local import FRESH_SECONDS, open_local_registry
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import served
 from tests.fakes.clock import FakeClock
@@ -55,7 +55,7 @@ class Hosts:
 
     def __init__(self, home: Path) -> None:
         clock = FakeClock()
-        self.registry = open_registry(home / "registry", clock.monotonic)
+        self.registry = open_local_registry(home / "registry", clock.monotonic)
         self.client = open_host_client(self.registry, clock, self.registry.recheck)
         self._agents = LocalAgents(self.registry, self.client, me="synapse-gateway-8000")
 

@@ -21,7 +21,7 @@ from synapse.drivers.scripted.script import read_script
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, in_process_entry
 from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.harness import say
 from tests.fakes.leased_store import LeasedStore
@@ -44,7 +44,7 @@ async def opened(home: Path) -> AsyncGenerator[LeasedStore]:
 
 
 def in_process_agent(home: Path, store: LeasedStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
-    registry = open_registry(home / "registry", CLOCK.monotonic)
+    registry = open_local_registry(home / "registry", CLOCK.monotonic)
     return InProcessAgent(
         in_process_entry(name, "scripted", CLOCK),
         play(read_script(script), CLOCK),

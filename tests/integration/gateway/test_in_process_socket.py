@@ -22,7 +22,7 @@ from synapse.gateway.in_process import InProcessAgent, InProcessSockets, in_proc
 from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import FileRegistry
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from synapse.server.listener import UnixListener
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.leased_store import LeasedStore
@@ -49,7 +49,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 def in_process_agent(
     name: str, store: LeasedStore, settings: Settings, sockets: InProcessSockets | None = None
 ) -> InProcessAgent:
-    registry = open_registry(settings.registry, CLOCK.monotonic)
+    registry = open_local_registry(settings.registry, CLOCK.monotonic)
     return InProcessAgent(
         in_process_entry(name, "scripted", CLOCK),
         play(read_script(CONFORMANCE), CLOCK),
@@ -107,7 +107,7 @@ class ClosedSockets(InProcessSockets):
 
 
 async def test_an_agent_whose_server_cannot_start_says_so_instead_of_hanging(settings: Settings) -> None:
-    sockets = ClosedSockets(GATEWAY, open_registry(settings.registry, CLOCK.monotonic), settings)
+    sockets = ClosedSockets(GATEWAY, open_local_registry(settings.registry, CLOCK.monotonic), settings)
     store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):
@@ -126,7 +126,7 @@ async def test_an_agent_whose_server_cannot_start_says_so_instead_of_hanging(set
 
 async def test_an_agent_that_cannot_be_listed_runs_and_is_listed_as_soon_as_it_can(settings: Settings) -> None:
     settings.registry.write_text("not a folder", encoding="utf-8")
-    sockets = InProcessSockets(GATEWAY, open_registry(settings.registry, CLOCK.monotonic), settings)
+    sockets = InProcessSockets(GATEWAY, open_local_registry(settings.registry, CLOCK.monotonic), settings)
     store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):

@@ -27,7 +27,7 @@ from synapse.gateway.external import GatewayExternals
 from synapse.gateway.in_process import InProcessAgents, InProcessSockets
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import UNKNOWN, FileRegistry, start_time
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.facts import opened as waiting
 from tests.fakes.harness import say
 from tests.fakes.leased_store import LeasedStore
@@ -54,7 +54,7 @@ async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[Gat
     store = await LeasedStore.open(home / "store.db")
     agents = InProcessAgents()
     clock = SystemClock()
-    registry = open_registry(home / "registry", clock.monotonic)
+    registry = open_local_registry(home / "registry", clock.monotonic)
     folder = tempfile.TemporaryDirectory(prefix="s")
     settings = Settings(home=home, uds_dir=Path(folder.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
     try:
@@ -68,7 +68,7 @@ async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[Gat
                     agents,
                     clock,
                     hosts=open_host_client(registry, clock, registry.recheck),
-                    gateways=open_registry(home / "gateways", clock.monotonic),
+                    gateways=open_local_registry(home / "gateways", clock.monotonic),
                     sockets=sockets,
                 ),
                 agents,

@@ -25,7 +25,7 @@ from synapse.core.message import Role as Speaker
 from synapse.core.registry import Channel
 from synapse.core.requests import AnswerQuestion, SendMessage
 from synapse.net.hosts import UnixHostClient
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.conformance.real_hosts import COMMAND, dummy_host, entry_of, environ, scripted_host
 
 pytestmark = pytest.mark.integration
@@ -51,7 +51,7 @@ def home() -> Iterator[Path]:
 
 def client_of(home: Path, *, return_seconds: float = 0.3) -> UnixHostClient:
     clock = SystemClock()
-    registry = open_registry(home / "registry", clock.monotonic)
+    registry = open_local_registry(home / "registry", clock.monotonic)
     return UnixHostClient(registry, clock, return_seconds=return_seconds)
 
 

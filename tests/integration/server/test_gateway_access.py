@@ -20,6 +20,7 @@ from tests.fakes.certificates import self_made
 from tests.fakes.issuer import AUDIENCE, ISSUER, Issuer, unsigned_token
 from tests.fakes.strangers import Said, Stranger, stranger_at_home
 from tests.integration.server.guarded import Guarded, guarded
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +64,7 @@ def test_a_key_opens_while_it_is_there(gateway: Guarded) -> None:
 
     assert gateway.ask(Authorization=f"Bearer {text}").status == 200
     assert gateway.ask(X_API_Key=text).status == 200
-    assert gateway.keys.last_used(key.key_id) is not None
+    until(lambda: gateway.keys.last_used(key.key_id), "its use is written down")
 
     gateway.keys.revoke("ci")
     answer = gateway.ask(Authorization=f"Bearer {text}")

@@ -9,9 +9,11 @@ from threading import Thread
 
 import pytest
 
-from synapse.auth.api_keys import KEYS_FILE, Grant, KeyFile, id_in
+from synapse.auth.api_keys import KEYS_FILE, ApiKey, Grant, KeyFile, id_in
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken, StoreCorrupt, StoreFailed
 from tests.fakes.clock import FakeClock
+
+BOUND = 10.0
 
 
 @pytest.fixture
@@ -105,25 +107,35 @@ def test_the_last_use_is_written_down_now_and_then(keys: KeyFile, clock: FakeClo
     key, _ = keys.create("ci", Grant())
     assert keys.last_used(key.key_id) is None
 
-    keys.mark_used(key.key_id)
+    mark_used(keys, key)
     first = keys.last_used(key.key_id)
     assert first == clock.now()
 
     clock.advance(10)
-    keys.mark_used(key.key_id)
+    assert keys.mark_used(key.key_id) is None
     assert keys.last_used(key.key_id) == first
     clock.advance(30)
-    keys.mark_used(key.key_id)
+    mark_used(keys, key)
     assert keys.last_used(key.key_id) == clock.now()
 
     keys.revoke("ci")
     assert keys.last_used(key.key_id) is None
 
 
+def mark_used(keys: KeyFile, key: ApiKey) -> None:
+    """Wait until the use is written down."""
+    marking = keys.mark_used(key.key_id)
+    assert marking is not None
+    marking.result(BOUND)
+
+
 def test_a_use_that_cannot_be_written_down_is_no_error(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "keys-used").write_text("in the way", encoding="utf-8")
 
-    KeyFile(tmp_path, clock).mark_used("0123456789ab")
+    marking = KeyFile(tmp_path, clock).mark_used("0123456789ab")
+
+    assert marking is not None
+    assert marking.exception(BOUND) is None
 
 
 @pytest.mark.parametrize(

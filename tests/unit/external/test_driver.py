@@ -183,7 +183,7 @@ async def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_
 
 
 async def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(refs: FileTaskRefs) -> None:
-    refs.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
+    await refs.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
 
     assert isinstance((await events_of(driver_of(remote, refs), a_turn(first=False)))[-1], Answered)
@@ -300,7 +300,7 @@ async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(
 
 
 async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(refs: FileTaskRefs) -> None:
-    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
+    await refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
     remote = FakeRemote(
         streams=False,
         tells=[[Unanswered("nothing in time")]],
@@ -397,17 +397,19 @@ async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_t
     assert FileTaskRefs(path).find(TASK) is None
 
 
-async def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(refs: FileTaskRefs) -> None:
+async def test_the_task_over_there_is_on_disk_before_the_message_counts_as_taken(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    driver = driver_of(FakeRemote(tells=[[task("COMPLETED")]]), FileTaskRefs(path))
     async with asyncio.timeout(BOUND):
-        async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), refs).take_turn(a_turn()):
+        async for event in driver.take_turn(a_turn()):
             if not isinstance(event, Typing):
-                assert refs.has(TASK, a_turn().message.message_id)
+                assert FileTaskRefs(path).has(TASK, a_turn().message.message_id)
 
-        assert refs.find(TASK) is None
+    assert FileTaskRefs(path).find(TASK) is None
 
 
 async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(refs: FileTaskRefs) -> None:
-    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
+    await refs.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
     remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
 
     events = await events_of(driver_of(remote, refs), replace(a_turn(), resumed=True))
@@ -415,8 +417,10 @@ async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(refs
     assert events == [Failed("external_agent_failed", "other: it has no such task")]
 
 
-def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(refs: FileTaskRefs) -> None:
-    refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-first")
+async def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(
+    refs: FileTaskRefs,
+) -> None:
+    await refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-first")
 
     assert refs.has(TASK, "m-first")
     assert not refs.has(TASK, "m-second")

@@ -9,7 +9,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.extension import Extension, to_text
 from synapse.gateway.directory import GatewayDirectory, LocalAgents
 from synapse.net.hosts import open_host_client
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 
 PLAN = Extension(uri="urn:plan", required=True)
@@ -21,7 +21,7 @@ async def test_a_host_entry_declares_extensions_and_the_configured_ones_outlive_
 ) -> None:
     ada = AgentEntry("synapse-dummy-8190", "dummy", name="ada", pid=os.getpid(), extensions=to_text((PLAN,)))
     clock = FakeClock()
-    registry = open_registry(tmp_path / "registry", clock.monotonic)
+    registry = open_local_registry(tmp_path / "registry", clock.monotonic)
     hosts = LocalAgents(registry, open_host_client(registry, clock, registry.recheck), me="gateway")
     directory = GatewayDirectory(hosts, extensions={"gone": (PACE,)})
 

@@ -14,7 +14,7 @@ from synapse.core.requests import ExternalAgent
 from synapse.gateway.external import external_agent
 from synapse.gateway.in_process import InProcessAgent, in_process_entry
 from synapse.net.hosts import open_host_client
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 from tests.fakes.leased_store import LeasedStore
 
@@ -22,7 +22,7 @@ FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
 
 
 async def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
-    agent = external_agent(FAR, tmp_path, FakeClock())
+    agent = await external_agent(FAR, tmp_path, FakeClock())
     await agent.driver.wait_ready()
     assert (agent.title, agent.exit_status(), agent.pty_wrapped) == ("Far", None, False)
     assert agent.driver.view().state == READY
@@ -39,10 +39,10 @@ async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None
     try:
         card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
         far = replace(FAR, description="knows the weather", card=card)
-        registry = open_registry(tmp_path / "registry", FakeClock().monotonic)
+        registry = open_local_registry(tmp_path / "registry", FakeClock().monotonic)
         in_process = InProcessAgent(
             in_process_entry("far", "a2a", FakeClock()),
-            external_agent(far, tmp_path, FakeClock()),
+            await external_agent(far, tmp_path, FakeClock()),
             store=store,
             registry=registry,
             hosts=open_host_client(registry, FakeClock(), registry.recheck),
@@ -55,7 +55,7 @@ async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None
         await store.close()
 
 
-def test_without_a_name_it_is_called_by_its_alias(tmp_path: Path) -> None:
+async def test_without_a_name_it_is_called_by_its_alias(tmp_path: Path) -> None:
     nameless = ExternalAgent(alias="far", url="https://far.example", name="")
 
-    assert external_agent(nameless, tmp_path, FakeClock()).title == "far"
+    assert (await external_agent(nameless, tmp_path, FakeClock())).title == "far"

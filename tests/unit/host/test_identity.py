@@ -14,9 +14,9 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
 from synapse.core.override import override
 from synapse.core.store import IsAlive, Lease
-from synapse.host.identity import acquire_inbox, check_name, reserve
+from synapse.host.identity import acquire_inbox, check_name, holders_of, reserve
 from synapse.registry.files import FileRegistry, start_time
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory_store import MemoryStore
 
@@ -69,7 +69,8 @@ class HeldForAMoment(MemoryStore):
 async def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     me = entry()
 
-    await acquire_inbox(me, HeldForAMoment(3), open_registry(tmp_path, FakeClock().monotonic))
+    registry = open_local_registry(tmp_path, FakeClock().monotonic)
+    await acquire_inbox(me, HeldForAMoment(3), registry, holders_of(FileRegistry(tmp_path)))
 
     assert me.inbox == "reviewer"
 
@@ -81,8 +82,8 @@ async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         other.pid, other.pid_started = os.getppid(), start_time(os.getppid()) or 0
         registry.write(other)
         await store.acquire("reviewer", OTHER, lambda _: True)
-        here = open_registry(tmp_path, FakeClock().monotonic)
-        await asyncio.wait_for(acquire_inbox(entry(), store, here), 0.5)
+        here = open_local_registry(tmp_path, FakeClock().monotonic)
+        await asyncio.wait_for(acquire_inbox(entry(), store, here, holders_of(registry)), 0.5)
 
     with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
         await run()

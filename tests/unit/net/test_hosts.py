@@ -13,7 +13,7 @@ from synapse.core.errors import AgentNotFound, TaskNotFound
 from synapse.core.message import Sender, TextPart
 from synapse.core.registry import AgentReply
 from synapse.net.hosts import open_host_client
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 from tests.unit.cli.fake_host import FakeHost, Fields
 
@@ -31,7 +31,7 @@ def ada(tmp_path: Path) -> Iterator[FakeHost]:
 
 async def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
     clock = FakeClock()
-    registry = open_registry(Path(ada.registry.folder), clock.monotonic)
+    registry = open_local_registry(Path(ada.registry.folder), clock.monotonic)
     hosts = open_host_client(registry, clock, registry.recheck)
     me = Sender(sender_id=ME.agent_id, sender_type=ME.agent_type, sender_endpoint=ME.endpoint)
     reply = AgentReply(sender=me, in_reply_to=task_id, parts=(TextPart(text="looks good"),), inferred=True)

@@ -70,7 +70,7 @@ class World:
             is_key_valid=self._is_key_valid,
         )
 
-    def _is_key_valid(self, key_id: str) -> bool:
+    async def _is_key_valid(self, key_id: str) -> bool:
         return self.is_key_valid(key_id)
 
     async def _wait(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import RegistryFailed
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry
-from synapse.registry.local import FRESH_SECONDS, LocalRegistry, open_registry
+from synapse.registry.local import FRESH_SECONDS, LocalRegistry, open_local_registry
 from tests.fakes.clock import FakeClock
 
 BOUND = 5.0
@@ -68,7 +68,7 @@ def age(files: FileRegistry) -> None:
 
 
 async def test_an_agent_is_seen_from_publish_to_withdraw(tmp_path: Path) -> None:
-    registry = open_registry(tmp_path / "registry", FakeClock().monotonic)
+    registry = open_local_registry(tmp_path / "registry", FakeClock().monotonic)
     assert await registry.agents() == ()
     assert await registry.find("synapse-codex-8120") is None
 
@@ -175,7 +175,7 @@ async def test_a_withdrawal_is_not_overtaken_by_an_earlier_publication(files: Sl
 async def test_a_folder_that_cannot_be_used_is_an_error_of_synapse_until_it_can(tmp_path: Path) -> None:
     folder = tmp_path / "registry"
     folder.write_text("not a folder", encoding="utf-8")
-    registry = open_registry(folder, FakeClock().monotonic)
+    registry = open_local_registry(folder, FakeClock().monotonic)
 
     for act in (registry.agents(), registry.publish(living())):
         with pytest.raises(RegistryFailed, match=f"{folder} cannot be used: ") as failure:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from synapse.core.errors import MethodNotAllowed, RouteNotFound, SynapseError
+from synapse.core.events import Update
 from synapse.core.requests import GetStatus, SubscribeTask
 from synapse.dialects.dialect import AnyRoute, Dialect, Route, StreamRoute, WireAnswer, WireEvent
 from synapse.server.routing import Match, RouteTable
@@ -16,7 +17,7 @@ def route(method: str, path: str) -> Route[Any]:
     return Route(method=method, path=path, decode=lambda _: GetStatus(), encode=lambda _: b"")
 
 
-def stream(path: str) -> StreamRoute:
+def stream(path: str) -> StreamRoute[Update]:
     event = WireEvent("1", "snapshot", b"{}")
     return StreamRoute(method="GET", path=path, decode=lambda _: SubscribeTask(task_id="t"), encode=lambda _: event)
 

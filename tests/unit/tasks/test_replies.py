@@ -15,7 +15,7 @@ from synapse.core.requests import CreateTask, Reply, SendMessage
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.net.hosts import UnixHostClient
-from synapse.registry.local import open_registry
+from synapse.registry.local import open_local_registry
 from synapse.tasks.admission import TEXT, Acceptance
 from synapse.tasks.replies import Replies
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
@@ -43,7 +43,7 @@ async def test_a_sender_that_does_not_wait_is_not_answered() -> None:
 async def test_a_registry_that_cannot_be_read_delays_a_reply_and_ends_nothing(tmp_path: Path) -> None:
     harness = AgentHarness()
     (tmp_path / "registry").write_text("not a folder", encoding="utf-8")
-    hosts = UnixHostClient(open_registry(tmp_path / "registry", harness.clock.monotonic), harness.clock)
+    hosts = UnixHostClient(open_local_registry(tmp_path / "registry", harness.clock.monotonic), harness.clock)
     replies = Replies(ME, harness.journal, hosts, harness.clock)
     running = asyncio.ensure_future(replies.run())
     task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")

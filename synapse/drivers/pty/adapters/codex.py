@@ -26,7 +26,13 @@ from synapse.config.private_files import make_private
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender, knows_flag
 from synapse.drivers.pty.adapters.codex_client import CodexClient
-from synapse.drivers.pty.adapters.transcript import TranscriptFollower, first_record, open_files, shows_open_files
+from synapse.drivers.pty.adapters.transcript import (
+    TranscriptFollower,
+    first_record,
+    one_file,
+    open_files,
+    shows_open_files,
+)
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
@@ -156,7 +162,7 @@ class CodexSignals:
         self._launch = launch
         self._listener: Listener | None = None
         self._pid = 0
-        self._follower: TranscriptFollower | None = None
+        self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         if NO_DAEMON in arguments or not knows_flag(NO_DAEMON, self._launch):
@@ -166,7 +172,7 @@ class CodexSignals:
     def start(self, listener: Listener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
-        self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:

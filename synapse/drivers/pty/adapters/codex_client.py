@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
+from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters.adapter import NotTaken
 from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
@@ -90,16 +91,16 @@ class CodexClient:
         while not self._is_over():
             with suppress(OSError, RpcRefused):
                 await self._follow()
-            await _pause(_PAUSE_SECONDS)
+            await pause(_PAUSE_SECONDS)
 
     async def _wait_for_tui(self) -> None:
         if not await asyncio.to_thread(_SOCKET_TABLE.exists):
-            await _pause(_BLIND_SECONDS)
+            await pause(_BLIND_SECONDS)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_TUI_SECONDS):
                 while not await asyncio.to_thread(_has_client, self._socket):
-                    await _pause(_RETRY_SECONDS)
+                    await pause(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
         """Follow the server until the connection ends."""
@@ -137,7 +138,7 @@ class CodexClient:
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
         """Stay subscribed to the current conversation. The server refuses until its first turn is on disk."""
-        pause, tried = _RETRY_SECONDS, ""
+        delay, tried = _RETRY_SECONDS, ""
         with suppress(OSError):
             while True:
                 self._received.clear()
@@ -145,10 +146,10 @@ class CodexClient:
                 if thread == self._subscribed or (thread == tried and not self._events.has_begun):
                     await self._received.wait()
                     continue
-                pause = _RETRY_SECONDS if thread != tried else min(pause * 1.2, _MAX_RETRY_SECONDS)
+                delay = _RETRY_SECONDS if thread != tried else min(delay * 1.2, _MAX_RETRY_SECONDS)
                 tried = thread
                 if not await self._subscribe(rpc, thread):
-                    await _pause(pause)
+                    await pause(delay)
 
     async def _subscribe(self, rpc: RpcClient, thread: str) -> bool:
         try:
@@ -165,11 +166,6 @@ class CodexClient:
         for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
                 self._take(report)
-
-
-async def _pause(seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
 def _has_client(socket: Path) -> bool:

@@ -11,7 +11,13 @@ from typing import Final
 
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
-from synapse.drivers.pty.adapters.transcript import TranscriptFollower, name_session, open_files, shows_open_files
+from synapse.drivers.pty.adapters.transcript import (
+    TranscriptFollower,
+    name_session,
+    one_file,
+    open_files,
+    shows_open_files,
+)
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, text_at
@@ -30,7 +36,7 @@ class CopilotSignals:
         self._pid = 0
         self._events = CopilotEvents()
         self._listener: Listener | None = None
-        self._follower: TranscriptFollower | None = None
+        self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
@@ -44,7 +50,7 @@ class CopilotSignals:
             listener.mark_missing(
                 Source.TRANSCRIPT, "its session has no name of ours, and this system does not show which it is"
             )
-        self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:

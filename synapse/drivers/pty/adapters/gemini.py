@@ -48,9 +48,11 @@ class GeminiSignals:
         """The sizes of the chats before the program was started, where its session has no name of ours."""
         self._opened_by: float | None = None
         """When the program has certainly opened its session."""
+        self._is_unknown = False
+        """Which session the program has opened is not known, and never will be."""
         self._chat = GeminiChat()
         self._listener: Listener | None = None
-        self._follower: TranscriptFollower | None = None
+        self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._look)
         self._path: Path | None = None
 
@@ -63,7 +65,7 @@ class GeminiSignals:
     def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
-        self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._scan, self._choose, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
@@ -90,17 +92,23 @@ class GeminiSignals:
         if self._follower is not None:
             self._follower.stop()
 
-    def _find(self) -> Path | None:
+    def _scan(self) -> Mapping[str, Path | None]:
+        """Return the program's session, or each that may be its own, with its chat; nothing if no scan is needed."""
+        if self._path is not None or self._is_unknown:
+            return {}
+        if self._session:
+            return {self._session: self._chat_of(self._session)}
+        opened = {session for chat in self._chats("*") if (session := self._opened_in(chat))}
+        return {session: self._chat_of(session) for session in opened}
+
+    def _choose(self, found: Mapping[str, Path | None]) -> Path | None:
         if not self._session and self._listener is not None:
-            self._session = self._opened_session(self._listener)
-        if self._path is None and self._session:
-            chats = self._chats(f"*{self._session[:8]}*")
-            self._path = next(
-                (chat for chat in chats if text_at(first_record(chat), "sessionId") == self._session), None
-            )
+            self._session = self._opened_session(found, self._listener)
+        if self._path is None:
+            self._path = found.get(self._session)
         return self._path
 
-    def _opened_session(self, listener: Listener) -> str:
+    def _opened_session(self, found: Mapping[str, Path | None], listener: Listener) -> str:
         """Return the session that was begun or resumed in this folder while the program started, if only one was."""
         now = asyncio.get_running_loop().time()
         if self._opened_by is None:
@@ -109,12 +117,17 @@ class GeminiSignals:
             self._opened_by = now + _OPENING_SECONDS
         if now >= self._opened_by:
             # A session that is opened later may belong to another program.
+            self._is_unknown = True
             return ""
-        opened = {session for chat in self._chats("*") if (session := self._opened_in(chat))}
-        if len(opened) > 1:
-            self._opened_by = now
+        if len(found) > 1:
+            self._is_unknown = True
             listener.mark_missing(Source.TRANSCRIPT, _SEVERAL)
-        return opened.pop() if len(opened) == 1 else ""
+            return ""
+        return next(iter(found), "")
+
+    def _chat_of(self, session: str) -> Path | None:
+        chats = self._chats(f"*{session[:8]}*")
+        return next((chat for chat in chats if text_at(first_record(chat), "sessionId") == session), None)
 
     def _opened_in(self, chat: Path) -> str:
         """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""

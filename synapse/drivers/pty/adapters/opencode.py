@@ -18,6 +18,7 @@ from synapse.client.events import EventDecoder
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
+from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
@@ -297,14 +298,12 @@ class EventSource:
             self._task.cancel()
 
     async def _run(self) -> None:
-        never = asyncio.Event()
         while True:
             with suppress(OSError):
                 for probe in self._probes:
                     await self._probe(probe)
                 await self._follow()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), _PAUSE_SECONDS)
+            await pause(_PAUSE_SECONDS)
 
     async def _follow(self) -> None:
         """Read until the stream ends. Raises OSError, also when the stream is silent for too long."""

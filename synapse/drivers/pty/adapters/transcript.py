@@ -1,7 +1,8 @@
 """Follows the transcript of a CLI: the file of JSON lines in which it keeps its conversation.
 
 Finds the file, by a session name that we choose (`name_session`) or by the files that the CLI has open (`open_files`),
-and reads the lines that are added. Files do not announce that they have grown, so `Ticker` looks again and again.
+and reads the lines that are added. Files do not announce that they have grown, so `Ticker` looks again and again: the
+event loop reads the file, and a thread scans for another one (decision 0024 has the figures).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Generic, TypeVar, cast
 
 from synapse.drivers.pty.adapters.adapter import LaunchContext, knows_flag
 from synapse.terminal.signals.report import Record
@@ -28,14 +29,25 @@ _PROC: Final = Path("/proc")
 _MAX_PROCESSES: Final = 64
 _SESSION_FLAG: Final = "--session-id"
 
+S = TypeVar("S")
 
-class TranscriptFollower:
-    """Calls `take` for each record of the file that `find` returns; another file means another conversation."""
+
+class TranscriptFollower(Generic[S]):
+    """Calls `take` for each record of the file that is found; another file means another conversation.
+
+    `scan` searches folders or `/proc`; ticks run it in a thread, so it must not change anything. `choose` returns the
+    file of the conversation by what the scan found. It runs in the event loop, as `take` does.
+    """
 
     def __init__(
-        self, find: Callable[[], Path | None], take: Callable[[Record], None], quiet_for: Callable[[], float]
+        self,
+        scan: Callable[[], S],
+        choose: Callable[[S], Path | None],
+        take: Callable[[Record], None],
+        quiet_for: Callable[[], float],
     ) -> None:
-        self._find = find
+        self._scan = scan
+        self._choose = choose
         self._take = take
         self._quiet_for = quiet_for
         self._tail: Tail | None = None
@@ -43,16 +55,21 @@ class TranscriptFollower:
         """One for each conversation so far: going back to one reads only what is new."""
         self._ticks = 0
         self._ticker = Ticker(_BUSY_SECONDS, self._tick)
+        self._scanning: asyncio.Future[S] | None = None
+        """The scan in a thread whose result counts."""
 
     def start(self) -> None:
         self._ticker.start()
 
     def stop(self) -> None:
         self._ticker.stop()
+        self._scanning = None
 
     def look(self) -> None:
-        """Read what is there now, and read often for a while."""
-        self._search()
+        """Find the file and read what is there now, without a thread, and read often for a while."""
+        # What a scan in a thread finds is older than what this one finds.
+        self._scanning = None
+        self._follow(self._choose(self._scan()))
         self._read()
         self._ticker.start()
 
@@ -61,13 +78,20 @@ class TranscriptFollower:
         if self._quiet_for() > _QUIET_SECONDS:
             self._read()
             return _IDLE_SECONDS
-        if self._ticks % _TICKS_PER_SEARCH == 0:
-            self._search()
+        if self._ticks % _TICKS_PER_SEARCH == 0 and self._scanning is None:
+            self._scanning = asyncio.get_running_loop().run_in_executor(None, self._scan)
+            self._scanning.add_done_callback(self._scanned)
         self._read()
         return _BUSY_SECONDS
 
-    def _search(self) -> None:
-        path = self._find()
+    def _scanned(self, scanning: asyncio.Future[S]) -> None:
+        if scanning is not self._scanning:
+            return
+        self._scanning = None
+        self._follow(self._choose(scanning.result()))
+        self._read()
+
+    def _follow(self, path: Path | None) -> None:
         if path is None or (self._tail is not None and self._tail.path == path):
             return
         if path not in self._tails:
@@ -188,6 +212,11 @@ def name_session(
     if is_old or not knows_flag(_SESSION_FLAG, launch):
         return arguments, ""
     return (_SESSION_FLAG, launch.new_session, *arguments), launch.new_session
+
+
+def one_file(path: Path | None) -> Path | None:
+    """Return `path`: the choice of a follower whose scan finds one file, or none."""
+    return path
 
 
 def shows_open_files() -> bool:
