@@ -138,7 +138,7 @@ class Evidence:
         draft: Draft = Draft.NONE,
         paints_frames: bool = False,
     ) -> Look:
-        """Judge what the screen shows now; return it together with the verdict."""
+        """Judges what the screen shows now; returns it together with the verdict."""
         dialog = None if picture is None else find_dialog(picture, self._profile)
         look = Look(
             picture=picture,
@@ -160,7 +160,7 @@ class Evidence:
         return self._judged(look)
 
     def report(self, source: Source, state: str, detail: str, now: float) -> None:
-        """Take the state that a source other than the screen claims: a hook, a transcript, the end of the process."""
+        """Takes the state that a source other than the screen claims: a hook, a transcript, the end of the process."""
         self._claim(source, state, detail, now)
         self._judge(now)
 
@@ -224,7 +224,7 @@ class Evidence:
         self._verdict = Verdict(winner.state, winner.detail, winner.source, since)
 
     def _is_outdated(self, claim: Claim, now: float) -> bool:
-        """Return whether `claim` is a report of the program that the terminal has contradicted since."""
+        """Returns whether `claim` is a report of the program that the terminal has contradicted since."""
         if claim.source not in _REPORTED:
             return False
         seen = self._seen_claim()
@@ -235,6 +235,6 @@ class Evidence:
         return now - seen.at >= needed
 
     def _seen_claim(self) -> Claim | None:
-        """Return the most trusted claim that comes from the terminal itself."""
+        """Returns the most trusted claim that comes from the terminal itself."""
         claims = (self._claims[source] for source in _SEEN if source in self._claims)
         return next((claim for claim in claims if claim.state), None)

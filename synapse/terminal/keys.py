@@ -83,7 +83,7 @@ class KeyParser:
         self._pasting = False
 
     def feed(self, data: bytes) -> list[Key]:
-        """Return the keys that are complete now."""
+        """Returns the keys that are complete now."""
         data, self.pending = self.pending + data, b""
         keys: list[Key] = []
         while data:
@@ -97,7 +97,7 @@ class KeyParser:
         return keys
 
     def flush(self) -> list[Key]:
-        """Return the pending bytes as a key: no more of them will come, as after a lone Escape."""
+        """Returns the pending bytes as a key: no more of them will come, as after a lone Escape."""
         data, self.pending = self.pending, b""
         return [Key(KeyKind.OTHER, data)] if data else []
 
@@ -135,7 +135,7 @@ class Keystrokes:
 
 
 def keystrokes(text: str, profile: Profile, *, bracketed_paste: bool) -> Keystrokes:
-    """Return the bytes that type `text`: a paste if the program takes pastes, else plain keys on one line."""
+    """Returns the bytes that type `text`: a paste if the program takes pastes, else plain keys on one line."""
     # The envelope is clean already. It is cleaned again because an ESC in a paste would end the paste, and this is the
     # last place that can prevent it.
     text = sanitise(text).strip()
@@ -230,7 +230,7 @@ def _mouse(parameters: str) -> KeyKind:
 
 
 def _numbers(parameters: str) -> list[list[int]]:
-    """Split into fields by `;` and sub-fields by `:`; an empty one is zero."""
+    """Splits into fields by `;` and sub-fields by `:`; an empty one is zero."""
     return [[int(part or 0) for part in field.split(":")] for field in parameters.split(";")]
 
 
@@ -248,7 +248,7 @@ def _function_key(raw: bytes, fields: list[list[int]], final: bytes) -> Key:
 
 
 def _modifiers(fields: list[list[int]]) -> int:
-    """Return the held modifier keys as bits, without Caps Lock and Num Lock."""
+    """Returns the held modifier keys as bits, without Caps Lock and Num Lock."""
     given = fields[1][0] if len(fields) > 1 else 0
     return max(given - 1, 0) & ~_LOCKS
 

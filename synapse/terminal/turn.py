@@ -71,7 +71,7 @@ class TurnTracker:
     """Follows one turn."""
 
     def __init__(self, profile: Profile, now: float, *, has_worked: bool = False) -> None:
-        """Start after the proof of submission; `has_worked` if the delivery has already seen the program work."""
+        """Starts after the proof of submission; `has_worked` if the delivery has already seen the program work."""
         self._profile = profile
         self._stage = Stage.SUBMITTED
         self._has_worked = has_worked
@@ -85,7 +85,7 @@ class TurnTracker:
         return self._wake_at
 
     def advance(self, look: Look, now: float) -> tuple[TurnStep, ...]:
-        """Take the latest look; return what has happened."""
+        """Takes the latest look; returns what has happened."""
         self._wake_at = None
         if self._stage is Stage.SETTLED or look.picture is None or look.is_half_painted:
             return ()
@@ -99,14 +99,14 @@ class TurnTracker:
         return begun + self._settle(look, now)
 
     def ended(self, source: str, evidence: str, reason: str = "") -> tuple[TurnStep, ...]:
-        """Take a structured signal that the turn is over."""
+        """Takes a structured signal that the turn is over."""
         if self._stage is Stage.SETTLED:
             return ()
         self._stage = Stage.SETTLED
         return (Settled(source, evidence, reason),)
 
     def go_on(self, now: float) -> None:
-        """Continue a turn that was not over after all: look for its end again, a while later."""
+        """Continues a turn that was not over after all: looks for its end again, a while later."""
         self._stage = Stage.WORKING if self._has_worked else Stage.SUBMITTED
         self._since = now
         self._wake_at = now + self._profile.times.settle
@@ -170,12 +170,12 @@ class InterruptRetry:
         return self._next
 
     def pressed(self, now: float) -> None:
-        """Note that the keys were pressed."""
+        """Notes that the keys were pressed."""
         self._presses += 1
         self._next = now + PATIENCE if self._presses < MOST_PRESSES else None
 
     def is_due(self, look: Look, now: float) -> bool:
-        """Return whether the program was interrupted, has had its time to stop, and still works."""
+        """Returns whether the program was interrupted, has had its time to stop, and still works."""
         if self._next is None or now < self._next:
             return False
         # In any other state the keys do something else: they answer a dialog, or open a menu.

@@ -58,11 +58,11 @@ class PtyDriver:
         program.exited.add_done_callback(self._program_ended)
 
     def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], Sender | None]) -> None:
-        """Use the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
+        """Uses the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
         self._context.recheck, self._answerer.native_answer, self._find_sender = recheck, answer, sender
 
     def view(self) -> AgentView:
-        """Return what is known of the agent now; see core.driver.Driver."""
+        """Returns what is known of the agent now; see core.driver.Driver."""
         look = self._watcher.latest()
         opened = self._context.open_question(look)
         verdict = self._watcher.evidence.verdict
@@ -84,11 +84,11 @@ class PtyDriver:
         )
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
-        """Call `listener` with each change of the agent's state; see core.driver.Driver."""
+        """Calls `listener` with each change of the agent's state; see core.driver.Driver."""
         return self._watcher.listeners.add(listener)
 
     async def wait_ready(self) -> None:
-        """Return when the agent can take a message.
+        """Returns when the agent can take a message.
 
         Raises AgentExited when it never will.
         """
@@ -99,7 +99,7 @@ class PtyDriver:
             await self._watcher.next_look(None if closed.opens_in is None else self._now() + closed.opens_in)
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Submit one message and yield the events of its turn; see core.driver.Driver.
+        """Submits one message and yields the events of its turn; see core.driver.Driver.
 
         Raises AgentExited.
         """
@@ -116,7 +116,7 @@ class PtyDriver:
             self._in_turn, self._submission = False, None
 
     async def interrupt(self) -> bool:
-        """Interrupt the agent's turn, by a signal or by keys as the profile says; never while a dialog is open.
+        """Interrupts the agent's turn, by a signal or by keys as the profile says; never while a dialog is open.
 
         Returns False when it did nothing.
         """
@@ -139,7 +139,7 @@ class PtyDriver:
         return await press_interrupt(self._context)
 
     def drop(self) -> bool:
-        """Drop the message that is being submitted, because it was canceled; see core.driver.Driver."""
+        """Drops the message that is being submitted, because it was canceled; see core.driver.Driver."""
         if self._submission is None:
             # Its files are being stored, or there is no message.
             self._is_dropped = True
@@ -148,15 +148,15 @@ class PtyDriver:
         return self._submission.drop(self._now())
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer the program's question; see core.driver.Driver."""
+        """Answers the program's question; see core.driver.Driver."""
         return await self._answerer.answer(question_id, choice)
 
     def confirm(self) -> None:
-        """Go on with the turn: a person saw that the program took the message."""
+        """Goes on with the turn: a person saw that the program took the message."""
         self.signal("person", SUBMITTED, "a person saw it delivered")
 
     def signal(self, source: str, kind: str, detail: str) -> None:
-        """Take a signal about the agent or its turn; `source` is a value of `evidence.Source`.
+        """Takes a signal about the agent or its turn; `source` is a value of `evidence.Source`.
 
         `kind` is a state of the agent, or SUBMITTED, or ANSWERED with the answer as `detail`.
         """
@@ -168,7 +168,7 @@ class PtyDriver:
         self._watcher.wake()
 
     def report(self, report: SignalReport) -> None:
-        """Take the program's report about its turn; see `adapters.adapter.Listener`."""
+        """Takes the program's report about its turn; see `adapters.adapter.Listener`."""
         self._watcher.evidence.report(report.source, report.state, report.detail, self._now())
         self._watcher.tell_state()
         self._context.questions.receive(report)
@@ -176,49 +176,49 @@ class PtyDriver:
         self._watcher.wake()
 
     def say(self, saying: TextSoFar) -> None:
-        """Take what the program has said so far in its turn; see `adapters.adapter.Listener`."""
+        """Takes what the program has said so far in its turn; see `adapters.adapter.Listener`."""
         if self._context.signals.say(saying):
             # Later words wait for the next look, which comes anyway: not each of them is worth one.
             self._watcher.wake()
 
     def quiet_for(self) -> float:
-        """Return the seconds since the program last printed; see `adapters.adapter.Listener`."""
+        """Returns the seconds since the program last printed; see `adapters.adapter.Listener`."""
         return self._now() - self.program.pump.last_output
 
     def typed(self) -> str:
-        """Return the last message that was typed; see `adapters.adapter.Listener`."""
+        """Returns the last message that was typed; see `adapters.adapter.Listener`."""
         return self._context.signals.typed
 
     def picture(self) -> Picture | None:
-        """Return what its terminal shows; see `adapters.adapter.Listener`."""
+        """Returns what its terminal shows; see `adapters.adapter.Listener`."""
         return self._watcher.latest().picture
 
     def seems_ready(self) -> bool:
-        """Return whether its terminal shows that it is ready; see `adapters.adapter.Listener`."""
+        """Returns whether its terminal shows that it is ready; see `adapters.adapter.Listener`."""
         self._watcher.latest()
         return self._watcher.evidence.seen == READY
 
     def asks(self, question_id: str) -> bool:
-        """Return whether the program still asks that question; see `adapters.adapter.Listener`."""
+        """Returns whether the program still asks that question; see `adapters.adapter.Listener`."""
         self._context.open_question(self._watcher.latest())
         return self._context.questions.has(question_id)
 
     def expect(self, source: Source, detail: str) -> None:
-        """Expect reports of a source from now on; see `adapters.adapter.Listener`."""
+        """Expects reports of a source from now on; see `adapters.adapter.Listener`."""
         self._context.expected = source
         self._watcher.evidence.report(source, "", detail, self._now())
 
     def mark_missing(self, source: Source, detail: str) -> None:
-        """Note that a source will report nothing; see `adapters.adapter.Listener`."""
+        """Notes that a source will report nothing; see `adapters.adapter.Listener`."""
         self._watcher.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
 
     async def stop(self) -> None:
-        """End the program."""
+        """Ends the program."""
         self._watcher.close()
         await self.program.stop()
 
     async def _see_reaction(self, begun: float) -> None:
-        """Wait a moment for the program's reaction; the gate then stays shut until the output has ended."""
+        """Waits a moment for the program's reaction; the gate then stays shut until the output has ended."""
         end = begun + _REACTION_SECONDS
         while self.program.pump.last_output < begun and self._now() < end:
             await self._watcher.next_look(end)
@@ -250,7 +250,7 @@ class PtyDriver:
                     yield event
 
     def _submit(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
-        """Submit by the program's API if it has one that works, otherwise by keys."""
+        """Submits by the program's API if it has one that works, otherwise by keys."""
         sender = self._sender()
         if sender is not None:
             submitter = ApiSubmitter(self._context, sender, text)

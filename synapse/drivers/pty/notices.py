@@ -43,7 +43,7 @@ class NoticeOutput(Protocol):
     def show(self, data: bytes) -> None: ...
 
     def show_person(self, data: bytes) -> None:
-        """Write to the person's terminal alone."""
+        """Writes to the person's terminal alone."""
         ...
 
 
@@ -64,11 +64,11 @@ class Notices:
         self._tail = b""
 
     def add(self, text: str) -> None:
-        """Show `text` as soon as that does no harm."""
+        """Shows `text` as soon as that does no harm."""
         self._waiting.append(" ".join(sanitise(text).split()))
 
     def before_output(self) -> None:
-        """Remove a notice beside the cursor: the program's output goes there."""
+        """Removes a notice beside the cursor: the program's output goes there."""
         if self._undo is not None:
             self._output.show(self._undo)
             self._undo = None
@@ -77,12 +77,12 @@ class Notices:
         self._tail = (self._tail + data[-256:])[-256:]
 
     def key_typed(self) -> None:
-        """Remove the notice: a person who types has read it."""
+        """Removes the notice: a person who types has read it."""
         self.before_output()
         self._until = 0.0
 
     def tick(self) -> float | None:
-        """Show and remove notices that are due; return in how many seconds to call again, or None."""
+        """Shows and removes notices that are due; returns in how many seconds to call again, or None."""
         if not self._waiting and not self._shown:
             return None
         now = self._clock.monotonic()
@@ -127,7 +127,7 @@ class Notices:
 
 
 def line_above(text: str, picture: Picture) -> bytes:
-    """Return bytes that put `text` on a line of its own and repaint the cursor's row below it."""
+    """Returns bytes that put `text` on a line of its own and repaint the cursor's row below it."""
     row, column = picture.cursor
     below = picture.lines[row]
     below += " " * (column - cells(below))
@@ -135,13 +135,13 @@ def line_above(text: str, picture: Picture) -> bytes:
 
 
 def over_bottom_row(text: str, picture: Picture) -> bytes:
-    """Return bytes that paint `text` over the bottom row and leave the cursor and the colours as they are."""
+    """Returns bytes that paint `text` over the bottom row and leave the cursor and the colours as they are."""
     words = _cut(text, picture.columns - 1)
     return f"\x1b7\x1b[{picture.rows};1H\x1b[0;7m{words}\x1b[0m\x1b[K\x1b8".encode()
 
 
 def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
-    """Return bytes that put `text` right of the cursor, and bytes that restore the blanks or the faint hint there."""
+    """Returns bytes that put `text` right of the cursor, and bytes that restore the blanks or the faint hint there."""
     row, column = picture.cursor
     _, there = _split(picture.lines[row], column)
     words = _cut(" " + text, picture.columns - 1 - column)
@@ -151,7 +151,7 @@ def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
 
 
 def _split(line: str, column: int) -> tuple[str, str]:
-    """Cut a row at a column."""
+    """Cuts a row at a column."""
     at = 0
     for index, char in enumerate(line):
         if at >= column:

@@ -74,11 +74,11 @@ class PersonInput:
         self._suspend = suspend
 
     def say(self, text: str) -> None:
-        """Show the person a notice. Call it in any thread."""
+        """Shows the person a notice. Call it in any thread."""
         self._pump.call_soon(lambda: self._notices.add(text))
 
     def clear(self, pressed: Callable[[], None]) -> None:
-        """Press the keys that clear the input, and erase what remains of it on the screen. Call it in any thread.
+        """Presses the keys that clear the input, and erases what remains of it on the screen. Call it in any thread.
 
         Calls `pressed` afterwards, in the pump's thread.
         """
@@ -113,7 +113,7 @@ class PersonInput:
         return min(waits, default=None)
 
     def _look(self) -> float | None:
-        """Show the screen to an undecided `@agent` line; return in how many seconds to call again, or None."""
+        """Shows the screen to an undecided `@agent` line; returns in how many seconds to call again, or None."""
         if self._mention is None:
             return None
         now = self._clock.monotonic()
@@ -144,7 +144,7 @@ class PersonInput:
         return None if prompt is None else prompt.text
 
     def _find_remnant(self) -> _Remnant | None:
-        """Return what may remain on the screen when the input is cleared, if the kernel edits the line.
+        """Returns what may remain on the screen when the input is cleared, if the kernel edits the line.
 
         A cooked terminal erases one column for each character, and only on the last row: wide characters and wrapped
         lines stay on the screen although the input is empty.
@@ -154,7 +154,7 @@ class PersonInput:
         return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
 
     def _find_label(self, picture: Picture) -> tuple[int, str] | None:
-        """Return the row in which the input begins, and the text before it there."""
+        """Returns the row in which the input begins, and the text before it there."""
         prompt = read_prompt(picture, self._profile)
         if prompt is not None:
             row, line = cursor_line(picture, self._profile)

@@ -57,7 +57,7 @@ class SuspendHandler:
         self._resumes_at: deque[float] = deque()
 
     def before_forward(self, data: bytes) -> None:
-        """Prepare for keys that are about to go to the program."""
+        """Prepares for keys that are about to go to the program."""
         if not _CTRL_Z.search(data):
             return
         now = self._clock.monotonic()
@@ -72,7 +72,7 @@ class SuspendHandler:
             self._dropped = _DroppedLine(self._screen.version, SuspendedLine(picture, self._profile))
 
     def tick(self) -> float | None:
-        """Do what is due; return in how many seconds to call again, or None."""
+        """Does what is due; returns in how many seconds to call again, or None."""
         now = self._clock.monotonic()
         moments = (self._remove_echo(now), self._resume_if_due(now))
         return min((moment - now for moment in moments if moment is not None), default=None)
@@ -84,7 +84,7 @@ class SuspendHandler:
         return self._resumes_at[0] if self._resumes_at else None
 
     def _remove_echo(self, now: float) -> float | None:
-        """Show the input as empty on our screen once the key was echoed, which may be after `fg`.
+        """Shows the input as empty on our screen once the key was echoed, which may be after `fg`.
 
         Leaves the person's terminal alone: the program has printed nothing, and they may have their shell by now.
         """
@@ -112,7 +112,7 @@ class SuspendedLine:
         self._kept = self._line[: self._line.rindex(prompt.text)] if prompt and is_input else self._line
 
     def repainted(self, now: Picture) -> bytes:
-        """Return bytes that paint the line as the program left it; empty if it has no `^Z`."""
+        """Returns bytes that paint the line as the program left it; empty if it has no `^Z`."""
         row, line = cursor_line(now, self._profile)
         _, echo, since = line[len(self._line) :].rpartition(_ECHO)
         if not echo or not line.startswith(self._line):

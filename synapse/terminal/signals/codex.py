@@ -30,7 +30,7 @@ _LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
 
 
 def read_record(record: Record) -> SignalReport | None:
-    """Return the report of a line of the rollout; None if it is not about the turn."""
+    """Returns the report of a line of the rollout; None if it is not about the turn."""
     if record.get("type") != "event_msg":
         return None
     event = table_at(record, "payload")
@@ -39,19 +39,19 @@ def read_record(record: Record) -> SignalReport | None:
 
 
 def is_conversation(record: Record) -> bool:
-    """Return whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
+    """Returns whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
     source: object = table_at(record, "payload").get("source")
     return record.get("type") == "session_meta" and not isinstance(source, Mapping)
 
 
 def is_limit(info: object) -> bool:
-    """Return whether an error's own name means a usage or rate limit, in old and new spellings."""
+    """Returns whether an error's own name means a usage or rate limit, in old and new spellings."""
     letters = "".join(filter(str.isalnum, json.dumps(info))).lower()
     return any(limit in letters for limit in _LIMITS)
 
 
 def working_dir(record: Record) -> str:
-    """Return the working folder of the conversation that begins with this line."""
+    """Returns the working folder of the conversation that begins with this line."""
     return text_at(record, "payload", "cwd")
 
 
@@ -67,7 +67,7 @@ def _item(event: Record, turn: str) -> SignalReport | None:
 
 
 def _user_message(event: Record, turn: str) -> SignalReport | None:
-    """Read the prompt as versions before 0.166 write it."""
+    """Reads the prompt as versions before 0.166 write it."""
     return _submitted(text_at(event, "message"), turn)
 
 

@@ -82,12 +82,12 @@ class AppServerEvents:
         self._new_text: TextSoFar | None = None
 
     def take_text(self) -> TextSoFar | None:
-        """Return the text of the running turn if it has grown since the last call."""
+        """Returns the text of the running turn if it has grown since the last call."""
         new_text, self._new_text = self._new_text, None
         return new_text
 
     def read(self, message: Record) -> list[SignalReport]:
-        """Return the reports of a notification or a request."""
+        """Returns the reports of a notification or a request."""
         name, params = text_at(message, "method"), table_at(message, "params")
         if name == "thread/started":
             self.note_thread(table_at(params, "thread"))
@@ -100,7 +100,7 @@ class AppServerEvents:
         return self._read(name, params)
 
     def note_thread(self, thread: Record) -> bool:
-        """Take a conversation that was begun; return whether the TUI shows it."""
+        """Takes a conversation that was begun; returns whether the TUI shows it."""
         if thread.get("ephemeral") is True or text_at(thread, "parentThreadId"):
             return False
         is_active = text_at(thread, "status", "type") == "active"
@@ -114,7 +114,7 @@ class AppServerEvents:
         return True
 
     def catch_up(self, turn: Record) -> list[SignalReport]:
-        """Return the reports of a turn as it stands, which began before this client subscribed to turns."""
+        """Returns the reports of a turn as it stands, which began before this client subscribed to turns."""
         turn_id = text_at(turn, "id")
         if turn_id < self._turn.id or (turn_id == self._turn.id and self._turn.is_over):
             # What was reported meanwhile is newer: the ids of turns grow with time.
@@ -126,7 +126,7 @@ class AppServerEvents:
         return reports if text_at(turn, "status") == "inProgress" else [*reports, *self._ended(turn)]
 
     def result_for(self, question_id: str, choice: Choice) -> tuple[object, object] | None:
-        """Return the id of the question's request and the result that answers it.
+        """Returns the id of the question's request and the result that answers it.
 
         None if the question is not open, or no result expresses the choice.
         """
@@ -135,7 +135,7 @@ class AppServerEvents:
         return None if request is None or result is None else (request["id"], result)
 
     def is_asking(self, question_id: str) -> bool:
-        """Return whether the question is open."""
+        """Returns whether the question is open."""
         return question_id in self._requests
 
     def _read(self, name: str, params: Record) -> list[SignalReport]:
@@ -221,7 +221,7 @@ class AppServerEvents:
 
 
 def read_question(request: Record, changes: Record) -> Question | None:
-    """Return the question of a request; None for requests that a person cannot answer from here.
+    """Returns the question of a request; None for requests that a person cannot answer from here.
 
     `changes` is the item that the request is about, if it was reported: only that holds the changes of files.
     """
@@ -250,12 +250,12 @@ def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> Si
 
 
 def _question_id(request_id: object) -> str:
-    """Return the id of a request's question; the server numbers its requests."""
+    """Returns the id of a request's question; the server numbers its requests."""
     return f"codex-{request_id}"
 
 
 def _result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
-    """Return the result that expresses the choice; None if there is none."""
+    """Returns the result that expresses the choice; None if there is none."""
     if text_at(request, "method") == _USER_INPUT:
         return _user_input_result(request, choice)
     decisions = _decisions(request)
@@ -287,7 +287,7 @@ def _name(decision: str | Record) -> str:
 
 
 def _label(decision: str | Record) -> str:
-    """Return what the decision does, and what it remembers, if anything."""
+    """Returns what the decision does, and what it remembers, if anything."""
     name = _name(decision)
     remembered = "" if isinstance(decision, str) else _remembered(table_at(decision, name))
     return remembered or _LABELS.get(name, name)
@@ -313,7 +313,7 @@ def _effect(decision: str | Record) -> OptionEffect:
 
 
 def _command(params: Record) -> str:
-    """Return the whole command, without the shell that runs it.
+    """Returns the whole command, without the shell that runs it.
 
     The request's own summary leaves out parts that Codex considers harmless.
     """

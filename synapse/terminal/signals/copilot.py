@@ -52,7 +52,7 @@ class CopilotEvents:
         }
 
     def read(self, event: Record) -> SignalReport | None:
-        """Return the report of an event; None if it is not about the turn."""
+        """Returns the report of an event; None if it is not about the turn."""
         read = self._readers.get(text_at(event, "type"))
         return None if read is None else read(table_at(event, "data"))
 
@@ -68,7 +68,7 @@ class CopilotEvents:
         return None
 
     def _ended(self, _data: Record) -> SignalReport | None:
-        """End our turn with the model's, unless that called a tool. After an abort or an error there is no message."""
+        """Ends our turn with the model's, unless that called a tool. After an abort or an error there is no message."""
         answer, self._answer = self._answer, None
         return None if answer is None else self._report(SignalKind.ANSWERED, "its events say that it is done", answer)
 
@@ -123,7 +123,7 @@ def _permission(request: Record) -> str:
 
 
 def _subject(request: Record) -> str:
-    """Return what a permission request is about."""
+    """Returns what a permission request is about."""
     return next(
         (value for key in ("fullCommandText", "fileName", "path", "url") if (value := text_at(request, key))), ""
     )

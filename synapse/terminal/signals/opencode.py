@@ -113,16 +113,16 @@ class OpenCodeEvents:
         self._new_text: TextSoFar | None = None
 
     def way_of(self, session: str) -> Record:
-        """Return the agent and the model of a conversation's last message; empty before the first."""
+        """Returns the agent and the model of a conversation's last message; empty before the first."""
         return self._sessions.get(session, _Session()).way
 
     def take_text(self) -> TextSoFar | None:
-        """Return the text of the running turn if it has grown since the last call."""
+        """Returns the text of the running turn if it has grown since the last call."""
         new_text, self._new_text = self._new_text, None
         return new_text
 
     def read(self, event: Record) -> SignalReport | None:
-        """Return the report of an event; None if it is not about the turn."""
+        """Returns the report of an event; None if it is not about the turn."""
         name, given = text_at(event, "type"), table_at(event, "properties")
         session_id = text_at(given, "sessionID") or text_at(given, "info", "id")
         if text_at(given, "info", "parentID") and name.startswith("session."):
@@ -180,7 +180,7 @@ class OpenCodeEvents:
 
 
 def conversation_shown(picture: Picture | None, session: str, sessions: Sequence[Record]) -> ShownConversation:
-    """Return which conversation the terminal shows; `sessions` are all that its server knows.
+    """Returns which conversation the terminal shows; `sessions` are all that its server knows.
 
     No event reports it, so the title and the page decide. The title is `OC | ` and that of the conversation; it is
     `OpenCode` on the start page, and while the conversation has no title yet.
@@ -201,12 +201,12 @@ def conversation_shown(picture: Picture | None, session: str, sessions: Sequence
 
 
 def read_question(request: Record) -> Question:
-    """Return the question of a request, `permission.asked` or `question.asked`."""
+    """Returns the question of a request, `permission.asked` or `question.asked`."""
     return _choice(request) if "questions" in request else _permission(request)
 
 
 def reply_to(request: Record, choice: Choice) -> ReplyRequest | None:
-    """Return the request that tells its server the choice; None if its server has no way to express it."""
+    """Returns the request that tells its server the choice; None if its server has no way to express it."""
     if "questions" not in request:
         place = position(choice.option, len(_REPLIES))
         body = None if place is None else {"reply": _REPLIES[place][0]}
@@ -314,7 +314,7 @@ def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> Si
 
 
 def _is_titled(title: str, shown: str) -> bool:
-    """Return whether the terminal shows this title; it cuts a long one."""
+    """Returns whether the terminal shows this title; it cuts a long one."""
     begin = shown.removesuffix("...").removesuffix("…")
     return title == shown or (begin != shown and title.startswith(begin))
 
@@ -336,7 +336,7 @@ def _permission(request: Record) -> Question:
 
 
 def _about(request: Record) -> str:
-    """Return what is to be done: the command, or the file with the change."""
+    """Returns what is to be done: the command, or the file with the change."""
     described = [text_at(request, "metadata", key) for key in ("command", "filepath", "diff")]
     return "\n".join(filter(None, described)) or "\n".join(_words(request, "patterns"))
 

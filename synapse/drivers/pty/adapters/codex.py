@@ -64,7 +64,7 @@ class CodexAppServerSignals:
         self._client: CodexClient | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Start the server, and let the TUI use it."""
+        """Starts the server, and lets the TUI use it."""
         # A TUI that has a server does not know the shared one, and refuses to be told to do without it.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
         self._missing = self._start_server(remote)
@@ -88,18 +88,18 @@ class CodexAppServerSignals:
             self._rollout.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Codex no hooks."""
+        """Does nothing: we give Codex no hooks."""
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer by the server; see `adapters.adapter.Adapter`."""
+        """Answers by the server; see `adapters.adapter.Adapter`."""
         return self._client is not None and await self._client.answer(question_id, choice)
 
     def sender(self) -> Sender | None:
-        """Return the client once the TUI has a conversation: then the server takes messages."""
+        """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
 
     def correction(self, shown: str, /) -> str:
-        """Correct the TUI, which says how to come back to a server that has ended with it."""
+        """Corrects the TUI, which says how to come back to a server that has ended with it."""
         if self._server is None or str(self._socket) not in shown:
             return ""
         conversation = _RESUMED.search(shown)
@@ -116,7 +116,7 @@ class CodexAppServerSignals:
             self._rollout.stop()
 
     def _is_over(self) -> bool:
-        """Return whether the server has ended; then end the TUI too, which would wait for the server for ever."""
+        """Returns whether the server has ended; then ends the TUI too, which would wait for the server for ever."""
         if self._server is None or not self._server.has_ended():
             return False
         with suppress(ProcessLookupError):
@@ -124,7 +124,7 @@ class CodexAppServerSignals:
         return True
 
     def _start_server(self, arguments: tuple[str, ...]) -> str:
-        """Start the server; return why it cannot be started, or an empty text."""
+        """Starts the server; returns why it cannot be started, or an empty text."""
         launch = self._launch
         path = locate(launch.command, launch.env.get("PATH"))
         if path is None or not knows_flag(_REMOTE_FORM, launch):
@@ -174,14 +174,14 @@ class CodexSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Codex no hooks."""
+        """Does nothing: we give Codex no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice) -> bool:
-        """Return False: a rollout is only read."""
+        """Returns False: a rollout is only read."""
         return False
 
     def sender(self) -> Sender | None:
-        """Return None: its messages are typed."""
+        """Returns None: its messages are typed."""
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -192,7 +192,7 @@ class CodexSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        """Return the rollout that this Codex writes; where open files are not shown, the newest of this folder."""
+        """Returns the rollout that this Codex writes; where open files are not shown, the newest of this folder."""
         if shows_open_files():
             files = open_files(self._pid)
             rollouts = [path for path in files if path.name.startswith("rollout-") and path.suffix == ".jsonl"]
@@ -215,7 +215,7 @@ class CodexSignals:
 
 
 def works_remotely(arguments: tuple[str, ...]) -> bool:
-    """Return whether a TUI on an app-server takes all arguments."""
+    """Returns whether a TUI on an app-server takes all arguments."""
     rest = list(arguments)
     has_verb = False
     while rest:
@@ -233,7 +233,7 @@ def works_remotely(arguments: tuple[str, ...]) -> bool:
 
 
 def server_arguments(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments that configure the server as well as the TUI."""
+    """Returns the arguments that configure the server as well as the TUI."""
     kept: list[str] = []
     for index, argument in enumerate(arguments):
         if argument in _CONFIG_FLAGS:
@@ -244,13 +244,13 @@ def server_arguments(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_joined(argument: str, flags: tuple[str, ...]) -> bool:
-    """Return whether the argument is `--flag=value` for one of the flags."""
+    """Returns whether the argument is `--flag=value` for one of the flags."""
     flag, equals, _ = argument.partition("=")
     return bool(equals) and flag.startswith("--") and flag in flags
 
 
 def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
-    """Return whether Codex would ask a person to trust the settings of the folder, or of one above it.
+    """Returns whether Codex would ask a person to trust the settings of the folder, or of one above it.
 
     A TUI with a server ignores such settings without asking.
     """
@@ -277,7 +277,7 @@ class GuardedServer:
     """
 
     def __init__(self, command: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -> None:
-        """Start the server.
+        """Starts the server.
 
         Raises OSError when it cannot be started.
         """
@@ -292,7 +292,7 @@ class GuardedServer:
         )
 
     def wait_for(self, socket: Path) -> bool:
-        """Wait until the server listens on its socket; False if it has ended, or takes too long."""
+        """Waits until the server listens on its socket; False if it has ended, or takes too long."""
         for _ in range(_MAX_LOOKS):
             if socket.exists():
                 return True
@@ -305,7 +305,7 @@ class GuardedServer:
         return self._guard.poll() is not None
 
     def stop(self) -> None:
-        """Tell the server to end; a thread waits for its end."""
+        """Tells the server to end; a thread waits for its end."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         # Not a daemon thread: this process does not exit before the server has.

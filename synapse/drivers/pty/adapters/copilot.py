@@ -52,7 +52,7 @@ class CopilotSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Copilot no hooks."""
+        """Does nothing: we give Copilot no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False

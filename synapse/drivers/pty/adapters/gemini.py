@@ -74,7 +74,7 @@ class GeminiSignals:
             self._conclude()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Gemini no hooks."""
+        """Does nothing: we give Gemini no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
@@ -101,7 +101,7 @@ class GeminiSignals:
         return self._path
 
     def _opened_session(self, listener: Listener) -> str:
-        """Return the session that was begun or resumed in this folder while the program started, if only one was."""
+        """Returns the session that was begun or resumed in this folder while the program started, if only one was."""
         now = asyncio.get_running_loop().time()
         if self._opened_by is None:
             if not listener.seems_ready():
@@ -117,7 +117,7 @@ class GeminiSignals:
         return opened.pop() if len(opened) == 1 else ""
 
     def _opened_in(self, chat: Path) -> str:
-        """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
+        """Returns the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
         folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
         if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
@@ -143,7 +143,7 @@ class GeminiSignals:
             self._ticker.stop()
 
     def _look(self) -> float | None:
-        """Report the end of a turn once the terminal shows it."""
+        """Reports the end of a turn once the terminal shows it."""
         if self._listener is None or self._follower is None:
             return None
         if not self._listener.seems_ready():

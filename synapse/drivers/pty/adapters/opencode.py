@@ -58,7 +58,7 @@ class OpenCodeSignals:
         self._arguments: tuple[str, ...] = ()
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Give its server a port and a password, unless the person did: other users can reach the port too."""
+        """Gives its server a port and a password, unless the person did: other users can reach the port too."""
         self._arguments = arguments
         chosen = _value_of("--port", arguments)
         is_chosen = chosen.isdigit() and int(chosen) > 0
@@ -83,17 +83,17 @@ class OpenCodeSignals:
         self._source.start()
 
     def look(self) -> None:
-        """Do nothing: its events come by themselves."""
+        """Does nothing: its events come by themselves."""
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give OpenCode no hooks."""
+        """Does nothing: we give OpenCode no hooks."""
 
     def sender(self) -> Sender | None:
-        """Return the sender while the server is up."""
+        """Returns the sender while the server is up."""
         return self._sender if self._source is not None and self._source.is_open else None
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer by the server; see `adapters.adapter.Adapter`.
+        """Answers by the server; see `adapters.adapter.Adapter`.
 
         Raises:
             QuestionGone: it was answered meanwhile.
@@ -136,7 +136,7 @@ class OpenCodeSignals:
 
 
 def _agent_and_model(arguments: tuple[str, ...]) -> Record:
-    """Return the agent and the model that a person has named in the arguments, as the server takes them."""
+    """Returns the agent and the model that a person has named in the arguments, as the server takes them."""
     agent = _value_of("--agent", arguments)
     provider, _, model = (_value_of("--model", arguments) or _value_of("-m", arguments)).partition("/")
     fields: dict[str, object] = {"agent": agent} if agent else {}
@@ -187,7 +187,7 @@ class OpenCodeSender:
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
     async def send(self, text: str) -> str:
-        """Send one message; see `adapters.adapter.Sender`."""
+        """Sends one message; see `adapters.adapter.Sender`."""
         text = sanitise(text).strip()
         before = self._events.session
         session = await self._find_session(before)
@@ -201,7 +201,7 @@ class OpenCodeSender:
             self._expected = None
 
     def take(self, report: SignalReport) -> None:
-        """Take a report of the server's events, which may be about our message."""
+        """Takes a report of the server's events, which may be about our message."""
         if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
@@ -209,7 +209,7 @@ class OpenCodeSender:
             seen.set_result(None)
 
     async def _find_session(self, last: str) -> str:
-        """Return the session of the conversation on the screen: the one of the last message, or a new one."""
+        """Returns the session of the conversation on the screen: the one of the last message, or a new one."""
         if not last:
             if self._unknown:
                 raise NotTaken(self._unknown)
@@ -225,7 +225,7 @@ class OpenCodeSender:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _begin(self) -> str:
-        """Begin a conversation, which the person finds in OpenCode's list like any other."""
+        """Begins a conversation, which the person finds in OpenCode's list like any other."""
         session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
@@ -247,7 +247,7 @@ class OpenCodeSender:
         return "its server took the message"
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
-        """Send a request before the message itself: after any error here, the message was not taken."""
+        """Sends a request before the message itself: after any error here, the message was not taken."""
         try:
             reply = await self._server.ask(method, path, body)
         except (NotReached, HttpFailed) as error:
@@ -307,7 +307,7 @@ class EventSource:
                 await asyncio.wait_for(never.wait(), _PAUSE_SECONDS)
 
     async def _follow(self) -> None:
-        """Read until the stream ends. Raises OSError, also when the stream is silent for too long."""
+        """Reads until the stream ends. Raises OSError, also when the stream is silent for too long."""
         async with self._server.open(self._path) as response:
             _require_ok(response)
             decoder = EventDecoder()
@@ -352,7 +352,7 @@ class OpenCodeServer:
         self._client = HttpClient(connect_seconds=_CONNECT_SECONDS)
 
     async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
-        """Send a request and return the whole answer.
+        """Sends a request and returns the whole answer.
 
         Raises:
             NotReached: no server listens there.
@@ -369,7 +369,7 @@ class OpenCodeServer:
 
     @asynccontextmanager
     async def open(self, path: str) -> AsyncGenerator[HttpResponse, None]:
-        """Get a path. The head of the answer must come within two seconds; its body may take any time.
+        """Gets a path. The head of the answer must come within two seconds; its body may take any time.
 
         Raises HttpFailed, or TimeoutError for a head that is late.
         """
@@ -390,7 +390,7 @@ class OpenCodeServer:
 
 
 def json_of(answer: HttpAnswer) -> object:
-    """Return the body as JSON, or None if it is none."""
+    """Returns the body as JSON, or None if it is none."""
     try:
         value: object = json.loads(answer.body)
     except ValueError:

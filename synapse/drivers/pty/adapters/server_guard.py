@@ -31,7 +31,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def main(argv: list[str]) -> int:
-    """Run `PATH ARGUMENT…` until it ends, or until the other end of the standard input is closed."""
+    """Runs `PATH ARGUMENT…` until it ends, or until the other end of the standard input is closed."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the wakeup pipe has the signal's number."""
+    """Does nothing: the wakeup pipe has the signal's number."""
 
 
 def _exec(argv: list[str]) -> None:
@@ -91,7 +91,7 @@ def _end(server: int, woken: int) -> None:
 
 
 def _sleep_until(number: int, server: int, woken: int) -> None:
-    """Wait for a signal, or for the server's end."""
+    """Waits for a signal, or for the server's end."""
     told = b""
     while number not in told and not _has_ended(server):
         select.select([woken], [], [])
@@ -99,7 +99,7 @@ def _sleep_until(number: int, server: int, woken: int) -> None:
 
 
 def _descendants(server: int) -> dict[int, str]:
-    """Return the server's descendants, each with the time of its start: process ids are reused."""
+    """Returns the server's descendants, each with the time of its start: process ids are reused."""
     found: dict[int, str] = {}
     waiting = [server]
     while waiting:
@@ -125,7 +125,7 @@ def _still(running: dict[int, str]) -> list[int]:
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started, in the system's count; empty if it has ended."""
+    """Returns when a process was started, in the system's count; empty if it has ended."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[_START_FIELD] if len(fields) > _START_FIELD and fields[0] not in _ENDED else ""
 
