@@ -56,10 +56,14 @@ class Answerer:
             AgentUnresponsive: it was answered, and is still asked.
             AgentExited: its program had ended before it was answered.
         """
-        opened = await self._shown(question_id)
+        # If its dialog was seen before, a look now proves that it is on the screen, whole.
+        opened = await self._while_asked(question_id, self._is_whole)
+        if opened is None:
+            raise _unresponsive("its dialog is not fully visible; no key was pressed")
         self._require_unanswered(question_id)
         _require_offered(opened.question, choice)
-        if _is_denial(opened.question, choice):
+        chosen = next((option for option in opened.question.options if option.key == choice.option), None)
+        if chosen is not None and chosen.effect is OptionEffect.DENY:
             self.denied = question_id
         native = _native_choice(opened, choice)
         may_answer_natively = bool(opened.own_id) and question_id != self._ignored
@@ -120,13 +124,6 @@ class Answerer:
                 "it was already answered from here, but its program has not gone on",
                 hint="look at its terminal: `synapse attach`",
             )
-
-    async def _shown(self, question_id: str) -> OpenQuestion:
-        """Returns the question; if its dialog was seen before, a look now proves that it is on the screen, whole."""
-        opened = await self._while_asked(question_id, self._is_whole)
-        if opened is None:
-            raise _unresponsive("its dialog is not fully visible; no key was pressed")
-        return opened
 
     async def _wait_undisturbed(self, question_id: str) -> OpenQuestion:
         """Returns the question when it is shown and no key of a person is under way to it.
@@ -250,11 +247,6 @@ def _require_offered(question: Question, choice: Choice) -> None:
         raise InvalidChoice("this question takes no text of your own", offered)
     if not choice.text and choice.option not in offered:
         raise InvalidChoice(f"'{choice.option}' is not offered", offered)
-
-
-def _is_denial(question: Question, choice: Choice) -> bool:
-    chosen = next((option for option in question.options if option.key == choice.option), None)
-    return chosen is not None and chosen.effect is OptionEffect.DENY
 
 
 def _native_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:

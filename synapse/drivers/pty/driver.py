@@ -105,7 +105,8 @@ class PtyDriver:
         """
         self._in_turn, self._is_dropped = True, False
         try:
-            text = await self._compose(turn)
+            files = self._prompt_files
+            text = files.compose(turn) if files.stores_nothing(turn) else await asyncio.to_thread(files.compose, turn)
             self._context.signals.begin(text)
             self._context.interrupt_retry = InterruptRetry()
             if not self._is_dropped:
@@ -130,13 +131,15 @@ class PtyDriver:
         is_idle = look.state == READY and not self._in_turn
         if look.state != WORKING and not (how.signal and (is_idle or self._profile.prompt is None)):
             return False
-        if how.signal:
-            begun = self._now()
-            self.program.signal_foreground(signal.Signals[how.signal])
-            if look.state != WORKING:
-                await self._see_reaction(begun)
-            return True
-        return await press_interrupt(self._context)
+        if not how.signal:
+            return await press_interrupt(self._context)
+        begun = self._now()
+        self.program.signal_foreground(signal.Signals[how.signal])
+        # Wait a moment for an idle program's reaction; the gate then stays shut until that output has ended.
+        end = begun + _REACTION_SECONDS
+        while look.state != WORKING and self.program.pump.last_output < begun and self._now() < end:
+            await self._watcher.next_look(end)
+        return True
 
     def drop(self) -> bool:
         """Drops the message that is being submitted, because it was canceled; see core.driver.Driver."""
@@ -217,21 +220,16 @@ class PtyDriver:
         self._watcher.close()
         await self.program.stop()
 
-    async def _see_reaction(self, begun: float) -> None:
-        """Waits a moment for the program's reaction; the gate then stays shut until the output has ended."""
-        end = begun + _REACTION_SECONDS
-        while self.program.pump.last_output < begun and self._now() < end:
-            await self._watcher.next_look(end)
-
-    async def _compose(self, turn: Turn) -> str:
-        if self._prompt_files.stores_nothing(turn):
-            return self._prompt_files.compose(turn)
-        return await asyncio.to_thread(self._prompt_files.compose, turn)
-
     async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None
         shown = ShownAnswer(self._context, text)
-        submission, submitting = self._submit(text)
+        sender = self._sender()
+        if sender is None:
+            submission = Delivery(text, self._profile)
+            submitting = self._key_submitter.deliver(submission)
+        else:
+            submission = ApiSubmitter(self._context, sender, text)
+            submitting = submission.events()
         self._submission = submission
         async with aclosing(submitting) as events:
             async for event in events:
@@ -249,16 +247,8 @@ class PtyDriver:
                 async for event in events:
                     yield event
 
-    def _submit(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
-        """Submits by the program's API if it has one that works, otherwise by keys."""
-        sender = self._sender()
-        if sender is not None:
-            submitter = ApiSubmitter(self._context, sender, text)
-            return submitter, submitter.events()
-        delivery = Delivery(text, self._profile)
-        return delivery, self._key_submitter.deliver(delivery)
-
     def _sender(self) -> Sender | None:
+        """Returns the program's API if it has one that takes messages now; without one they are typed."""
         return None if self._types_next else self._find_sender()
 
     def _shut(self, look: Look) -> Shut | None:

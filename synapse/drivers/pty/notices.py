@@ -86,9 +86,11 @@ class Notices:
         if not self._waiting and not self._shown:
             return None
         now = self._clock.monotonic()
-        calm = self._calm_in(now)
-        if calm > 0:
-            return calm
+        calm_in = self._output.last_output + _CALM_SECONDS - now
+        if _UNFINISHED.search(self._tail):
+            calm_in = _CALM_SECONDS
+        if calm_in > 0:
+            return calm_in
         if self._shown and (self._waiting or now >= self._until):
             self._remove()
         if self._waiting:
@@ -96,11 +98,6 @@ class Notices:
         if self._shown and self._undo is None and not self._is_overlay:
             self._put()
         return max(self._until - now, 0.0) if self._shown else None
-
-    def _calm_in(self, now: float) -> float:
-        if _UNFINISHED.search(self._tail):
-            return _CALM_SECONDS
-        return self._output.last_output + _CALM_SECONDS - now
 
     def _put(self) -> None:
         picture = self._screen.picture()

@@ -68,9 +68,12 @@ def spawn(launch: Launch) -> Program:
     try:
         set_size(program_side, launch.columns, launch.rows)
         apply_settings(program_side, launch.settings)
-        if launch.person_terminal is None:
-            return _spawn_child(path, launch, terminal, os.ttyname(program_side))
-        return _spawn_with_leader(path, launch, terminal, os.ttyname(program_side), launch.person_terminal)
+        tty = os.ttyname(program_side)
+        if launch.person_terminal is not None:
+            return _spawn_with_leader(path, launch, terminal, tty, launch.person_terminal)
+        pid = _posix_spawn(path, launch.command, launch.env, tty)
+        os.set_blocking(terminal, False)
+        return Program(pid=pid, terminal=terminal, tty=tty, reaped_pid=pid, report=None)
     except BaseException:
         os.close(terminal)
         raise
@@ -104,20 +107,14 @@ def locate(name: str, search_path: str | None = None) -> str | None:
     return shutil.which(name, path=os.pathsep.join(entry for entry in entries if entry.startswith(os.sep)))
 
 
-def _spawn_child(path: str, launch: Launch, terminal: int, name: str) -> Program:
-    pid = _posix_spawn(path, launch.command, launch.env, name)
-    os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=pid, report=None)
-
-
-def _spawn_with_leader(path: str, launch: Launch, terminal: int, name: str, person: int) -> Program:
+def _spawn_with_leader(path: str, launch: Launch, terminal: int, tty: str, person: int) -> Program:
     report, written = os.pipe()
     try:
         # Descriptors in the child alone: there they may replace any file of ours.
         given = {written: max(written, person) + 1, person: max(written, person) + 2}
         arguments = (str(given[written]), str(given[person]), path, *launch.command)
         leader = (sys.executable, "-I", "-S", str(_LEADER), *arguments)
-        reaped = _posix_spawn(sys.executable, leader, launch.env, name, given)
+        reaped = _posix_spawn(sys.executable, leader, launch.env, tty, given)
     except BaseException:
         os.close(report)
         raise
@@ -130,7 +127,7 @@ def _spawn_with_leader(path: str, launch: Launch, terminal: int, name: str, pers
         os.waitpid(reaped, 0)
         raise
     os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=reaped, report=report)
+    return Program(pid=pid, terminal=terminal, tty=tty, reaped_pid=reaped, report=report)
 
 
 def _read_pid(report: int, path: str) -> int:

@@ -126,17 +126,13 @@ def _label(part: FilePart | DataPart, name: str) -> str:
 def _free_path(folder: Path, name: str) -> Path:
     """Returns an unused path for `name`; replaces characters that could leave the folder or act on a prompt."""
     plain = re.sub(r"[^\w.-]+", "_", sanitise(name).rpartition("/")[2]).lstrip(".")
-    plain = _tail(plain, _LONGEST_NAME_BYTES) or "file"
+    # The end of a long name is kept: it has the suffix.
+    plain = plain.encode()[-_LONGEST_NAME_BYTES:].decode(errors="ignore").lstrip(".") or "file"
     path, number = folder / plain, 1
     while path.exists() or path.is_symlink():
         number += 1
         path = folder / f"{number}-{plain}"
     return path
-
-
-def _tail(name: str, max_bytes: int) -> str:
-    """Returns as much of the end of a name as there is room for: the end has the suffix."""
-    return name.encode()[-max_bytes:].decode(errors="ignore").lstrip(".")
 
 
 def _one_line(text: str) -> str:

@@ -105,9 +105,14 @@ class Pump:
 
         The keys are dropped when the program has very much to read already, as a terminal does.
         """
+
+        def take() -> None:
+            self._remote_keys_taken += len(data)
+            self._take_keys(data)
+
         if self.takes_keys:
             self._remote_keys_given += len(data)
-            self.call_soon(lambda: self._take_remote_keys(data))
+            self.call_soon(take)
 
     @property
     def takes_keys(self) -> bool:
@@ -276,10 +281,6 @@ class Pump:
             self.last_key = self._clock.monotonic()
         if self._handler is not None:
             self._handler.typed(data)
-
-    def _take_remote_keys(self, data: bytes) -> None:
-        self._remote_keys_taken += len(data)
-        self._take_keys(data)
 
 
 class ProgramInput:

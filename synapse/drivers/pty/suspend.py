@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.types import Clock
@@ -34,14 +33,6 @@ _RESUME_SECONDS: Final = (0.3, 1.0, 3.0)
 """When SIGCONT is sent after the key: a slow program may miss the first one, and more do no harm."""
 
 
-@dataclass(frozen=True, slots=True)
-class _DroppedLine:
-    """A line that the kernel is dropping, with the screen's version before that."""
-
-    version: int
-    line: SuspendedLine
-
-
 class SuspendHandler:
     """Handles Ctrl-Z for one program. `resume` is None where the program has a shell. Call it in the pump's thread."""
 
@@ -53,7 +44,8 @@ class SuspendHandler:
         self._clock = clock
         self._profile = profile
         self._resume = resume
-        self._dropped: _DroppedLine | None = None
+        self._dropped: tuple[int, SuspendedLine] | None = None
+        """The screen's version before the kernel drops the line, and that line."""
         self._resumes_at: deque[float] = deque()
 
     def before_forward(self, data: bytes) -> None:
@@ -69,33 +61,35 @@ class SuspendHandler:
         self._screen.wait_loaded(_LOAD_SECONDS)
         picture = self._screen.picture()
         if picture is not None:
-            self._dropped = _DroppedLine(self._screen.version, SuspendedLine(picture, self._profile))
+            self._dropped = self._screen.version, SuspendedLine(picture, self._profile)
 
     def tick(self) -> float | None:
         """Does what is due; returns in how many seconds to call again, or None."""
         now = self._clock.monotonic()
-        moments = (self._remove_echo(now), self._resume_if_due(now))
-        return min((moment - now for moment in moments if moment is not None), default=None)
-
-    def _resume_if_due(self, now: float) -> float | None:
+        echoed_at = self._remove_echo(now)
         if self._resume is not None and self._resumes_at and now >= self._resumes_at[0]:
             self._resumes_at.popleft()
             self._resume()
-        return self._resumes_at[0] if self._resumes_at else None
+        moments = (echoed_at, self._resumes_at[0] if self._resumes_at else None)
+        return min((moment - now for moment in moments if moment is not None), default=None)
 
     def _remove_echo(self, now: float) -> float | None:
-        """Shows the input as empty on our screen once the key was echoed, which may be after `fg`.
+        """Shows the input as empty on our screen once the key was echoed; returns when to try again, or None.
 
+        The echo may come after `fg`.
         Leaves the person's terminal alone: the program has printed nothing, and they may have their shell by now.
         """
-        dropped, echoed_at = self._dropped, self._pump.last_output + _ECHOED_SECONDS
-        if dropped is None or dropped.version == self._screen.version:
+        if self._dropped is None:
             return None
+        version, line = self._dropped
+        if version == self._screen.version:
+            return None
+        echoed_at = self._pump.last_output + _ECHOED_SECONDS
         if now < echoed_at:
             return echoed_at
         self._dropped = None
         picture = self._screen.picture()
-        painting = dropped.line.repainted(picture) if picture else b""
+        painting = line.repainted(picture) if picture else b""
         if painting:
             self._screen.feed(painting)
         return None

@@ -198,24 +198,18 @@ class PartialText:
         if now < self._next:
             return
         if not self._reads_screen:
-            yield from self._own_words(now)
+            signals = self._context.signals
+            if signals.said and signals.said != signals.passed_on:
+                signals.passed_on, self._next = signals.said, now + OWN_WORDS_SECONDS
+                yield PartialAnswer(signals.said, Source.SIGNAL)
         elif look.state == WORKING and not self._context.questions.is_open:
-            yield from self._from_screen(now)
-
-    def _own_words(self, now: float) -> Iterator[PartialAnswer]:
-        signals = self._context.signals
-        if signals.said and signals.said != signals.passed_on:
-            signals.passed_on, self._next = signals.said, now + OWN_WORDS_SECONDS
-            yield PartialAnswer(signals.said, Source.SIGNAL)
-
-    def _from_screen(self, now: float) -> Iterator[PartialAnswer]:
-        self._next = now + SCREEN_SECONDS
-        screen = self._context.program.screen
-        self._seen_version = screen.version
-        lines = screen.history(_PARTIAL_LINES)
-        # Without the message among the lines, they may be about anything.
-        if any(self._echo in line for line in lines) and (text := self._stable.receive(self._shown.within(lines))):
-            yield PartialAnswer(text, Source.SCREEN)
+            self._next = now + SCREEN_SECONDS
+            screen = self._context.program.screen
+            self._seen_version = screen.version
+            lines = screen.history(_PARTIAL_LINES)
+            # Without the message among the lines, they may be about anything.
+            if any(self._echo in line for line in lines) and (text := self._stable.receive(self._shown.within(lines))):
+                yield PartialAnswer(text, Source.SCREEN)
 
 
 class ShownAnswer:

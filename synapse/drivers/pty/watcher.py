@@ -110,11 +110,6 @@ class ScreenWatcher:
             self._told_state = self.evidence.verdict.state
             self.listeners.tell(self._status)
 
-    def _status(self) -> AgentStatus:
-        verdict = self.evidence.verdict
-        since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
-        return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
-
     def latest(self) -> Look:
         """Returns the last look if it is still true, or looks again."""
         age = self._clock.monotonic() - self._looked_at
@@ -156,6 +151,11 @@ class ScreenWatcher:
         """Plans no more looks."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _status(self) -> AgentStatus:
+        verdict = self.evidence.verdict
+        since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
+        return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
 
     def _log_state(self, now: float) -> None:
         verdict = self.evidence.verdict
