@@ -38,7 +38,7 @@ from synapse.core.driver import (
     TurnStarted,
 )
 from synapse.core.errors import AgentExited, QuestionGone
-from synapse.core.message import Artifact, Message, Part, TextPart
+from synapse.core.message import Message, Part, TextPart
 from synapse.core.question import Choice, Question, chosen, label_of
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
@@ -182,9 +182,14 @@ class ScriptedDriver:
         if isinstance(step, Wait | AskPerson):
             return None
         if isinstance(step, Exit):
-            raise self._exit(step.status)
-        if isinstance(step, Ask):
-            self._remember(turn.task_id, rest)
+            self.exit_status = step.status
+            gone = AgentExited(f"the script ended the agent with status {step.status}")
+            self._enter(EXITED, str(gone))
+            raise gone
+        if isinstance(step, Ask) and rest:
+            self._open_questions[turn.task_id] = rest
+            if len(self._open_questions) > MAX_OPEN_QUESTIONS:
+                self._open_questions.popitem(last=False)
         return _event(step, _Values(turn.message.text, self._answer))
 
     def _steps_for(self, turn: Turn) -> tuple[tuple[Step, ...], str]:
@@ -195,24 +200,11 @@ class ScriptedDriver:
         rule = self._script.rule_for(turn.message)
         return rule.steps, rule.name
 
-    def _remember(self, task_id: TaskId, rest: tuple[Step, ...]) -> None:
-        if not rest:
-            return
-        self._open_questions[task_id] = rest
-        if len(self._open_questions) > MAX_OPEN_QUESTIONS:
-            self._open_questions.popitem(last=False)
-
     def _require_alive(self) -> None:
         if self._is_stopped:
             raise AgentExited("the agent was stopped")
         if self.exit_status is not None:
             raise AgentExited(f"the script ended the agent with status {self.exit_status}")
-
-    def _exit(self, status: int) -> AgentExited:
-        self.exit_status = status
-        gone = AgentExited(f"the script ended the agent with status {status}")
-        self._enter(EXITED, str(gone))
-        return gone
 
     def _pose(self, question: Question) -> Question:
         """Asks a person, and waits in state `waiting` until the answer comes."""
@@ -258,7 +250,11 @@ def _event(step: Say | Answer | Produce | Ask | Reject | Fail, values: _Values) 
         case Answer(text=text, direct=direct):
             return Answered(parts=_parts(text, values), source=SOURCE, direct=direct)
         case Produce(artifact=artifact, append=append, last=last):
-            return ArtifactProduced(artifact=_filled_artifact(artifact, values), append=append, last_chunk=last)
+            parts = tuple(
+                replace(part, text=values.fill(part.text)) if isinstance(part, TextPart) else part
+                for part in artifact.parts
+            )
+            return ArtifactProduced(artifact=replace(artifact, parts=parts), append=append, last_chunk=last)
         case Ask(text=text, authorization=authorization):
             return InputRequested(_parts(text, values), authorization)
         case Reject(note=note):
@@ -271,10 +267,3 @@ def _event(step: Say | Answer | Produce | Ask | Reject | Fail, values: _Values) 
 
 def _parts(text: str, values: _Values) -> tuple[Part, ...]:
     return (TextPart(text=values.fill(text)),) if text else ()
-
-
-def _filled_artifact(artifact: Artifact, values: _Values) -> Artifact:
-    parts = tuple(
-        replace(part, text=values.fill(part.text)) if isinstance(part, TextPart) else part for part in artifact.parts
-    )
-    return replace(artifact, parts=parts)

@@ -1,7 +1,7 @@
 """Codex: an app-server for this launch, whose clients are its TUI and we; otherwise its rollout file.
 
     host ── guard ── codex app-server ◄── Unix socket ──► codex --remote, in its terminal
-                            ▲──────────── Unix socket ──► host: hears everything, answers, sends messages
+                            ▲──────────── Unix socket ──► host: takes its events, answers, sends messages
 
 Where that does not work (an older version, or arguments that such a TUI does not know), its rollout is followed while
 it grows. No hook is switched on, so a person need not trust any.
@@ -79,7 +79,7 @@ class CodexAppServerSignals:
             return
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._pid = pid
-        self._client = CodexClient(self._socket.resolve(), listener.report, self._is_over, listener.say)
+        self._client = CodexClient(self._socket.resolve(), listener.report, self._end_with_server, listener.say)
         self._client.start()
 
     def look(self) -> None:
@@ -115,8 +115,8 @@ class CodexAppServerSignals:
         else:
             self._rollout.stop()
 
-    def _is_over(self) -> bool:
-        """Returns whether the server has ended; then ends the TUI too, which would wait for the server for ever."""
+    def _end_with_server(self) -> bool:
+        """Ends the TUI if the server has ended, for which it would wait for ever; returns whether that is so."""
         if self._server is None or not self._server.has_ended():
             return False
         with suppress(ProcessLookupError):

@@ -79,7 +79,7 @@ class OpenCodeSignals:
             unknown=_UNKNOWN_SESSION if continues else "",
             picture=listener.picture,
         )
-        self._source = EventSource(self._server, "/event", _PROBES, self._take)
+        self._source = EventSource(self._server, self._take)
         self._source.start()
 
     def look(self) -> None:
@@ -214,7 +214,7 @@ class OpenCodeSender:
             if self._unknown:
                 raise NotTaken(self._unknown)
             return await self._begin()
-        picture, listed = self._picture(), json_of(await self._ask("GET", "/session"))
+        picture, listed = self._picture(), _json_of(await self._ask("GET", "/session"))
         sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
         match conversation_shown(picture, last, sessions):
             case ShownConversation.SAME:
@@ -226,7 +226,7 @@ class OpenCodeSender:
 
     async def _begin(self) -> str:
         """Begins a conversation, which the person finds in OpenCode's list like any other."""
-        session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
+        session = text_at(_table(_json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -263,7 +263,7 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
 
 
 def _refusal(reply: HttpAnswer) -> str:
-    error = _table(json_of(reply))
+    error = _table(_json_of(reply))
     why = text_at(error, "data", "message") or text_at(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
@@ -273,17 +273,10 @@ def _table(value: object) -> Record:
 
 
 class EventSource:
-    """Calls `take` for each event of the stream at `path`, which it opens again whenever it breaks.
+    """Calls `take` for each event of the server's stream, which it opens again whenever it breaks."""
 
-    Asks `probes` first: a stream that is opened too early stays silent.
-    """
-
-    def __init__(
-        self, server: OpenCodeServer, path: str, probes: tuple[str, ...], take: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, server: OpenCodeServer, take: Callable[[Record], None]) -> None:
         self._server = server
-        self._path = path
-        self._probes = probes
         self._take = take
         self._task: asyncio.Task[None] | None = None
         self.is_open = False
@@ -300,15 +293,17 @@ class EventSource:
         never = asyncio.Event()
         while True:
             with suppress(OSError):
-                for probe in self._probes:
-                    await self._probe(probe)
                 await self._follow()
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), _PAUSE_SECONDS)
 
     async def _follow(self) -> None:
         """Reads until the stream ends. Raises OSError, also when the stream is silent for too long."""
-        async with self._server.open(self._path) as response:
+        # A stream that is opened too early stays silent.
+        for probe in _PROBES:
+            async with self._server.open(probe) as response:
+                _require_ok(response)
+        async with self._server.open("/event") as response:
             _require_ok(response)
             decoder = EventDecoder()
             self.is_open = True
@@ -322,10 +317,6 @@ class EventSource:
                         self._pass_on(event.data)
             finally:
                 self.is_open = False
-
-    async def _probe(self, path: str) -> None:
-        async with self._server.open(path) as response:
-            _require_ok(response)
 
     def _pass_on(self, data: str) -> None:
         with suppress(ValueError):
@@ -389,7 +380,7 @@ class OpenCodeServer:
         )
 
 
-def json_of(answer: HttpAnswer) -> object:
+def _json_of(answer: HttpAnswer) -> object:
     """Returns the body as JSON, or None if it is none."""
     try:
         value: object = json.loads(answer.body)

@@ -76,7 +76,7 @@ def _end(server: int, woken: int) -> None:
         # Codex finishes the current turn after the first SIGTERM, and cleans up in two seconds after the second.
         _send(server, signal.SIGTERM)
         asked += 1
-        _sleep_until(signal.SIGALRM, server, woken)
+        _wait_for_alarm(server, woken)
     signal.setitimer(signal.ITIMER_REAL, 0)
     # Processes in its group end with it, also when the server has ended by itself.
     _send(server, signal.SIGKILL)
@@ -90,10 +90,10 @@ def _end(server: int, woken: int) -> None:
                 break
 
 
-def _sleep_until(number: int, server: int, woken: int) -> None:
-    """Waits for a signal, or for the server's end."""
+def _wait_for_alarm(server: int, woken: int) -> None:
+    """Waits for SIGALRM, or for the server's end."""
     told = b""
-    while number not in told and not _has_ended(server):
+    while signal.SIGALRM not in told and not _has_ended(server):
         select.select([woken], [], [])
         told = os.read(woken, 64)
 
