@@ -93,8 +93,11 @@ class StableText:
 def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
     end = _above_prompt(lines, profile, start)
     end = next((row for row in range(start, end) if _matches(profile.answer.end, lines[row])), end)
-    kept = [line for line in lines[start:end] if not _matches(profile.answer.drop, line)]
-    return _dedented([_blanked(line, profile.answer.strip) for line in kept])
+    kept = [
+        _blanked(line, profile.answer.strip) for line in lines[start:end] if not _matches(profile.answer.drop, line)
+    ]
+    margin = min((len(line) - len(line.lstrip()) for line in kept if line), default=0)
+    return "\n".join(line[margin:] for line in kept).strip("\n")
 
 
 def _forms(text: str, profile: Profile) -> set[str]:
@@ -246,9 +249,3 @@ def _blanked(line: str, patterns: Sequence[Pattern]) -> str:
     for pattern in patterns:
         line = pattern.sub(lambda match: " " * len(match[0]), line)
     return line.rstrip()
-
-
-def _dedented(lines: list[str]) -> str:
-    filled = [line for line in lines if line]
-    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
-    return "\n".join(line[margin:] for line in lines).strip("\n")

@@ -27,7 +27,7 @@ from typing import Final, assert_never
 
 from synapse.core.agent import EXITED
 from synapse.terminal.evidence import UPDATE_LIMIT, Look
-from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
+from synapse.terminal.gate import UNSEEN, dialog_open, shut
 from synapse.terminal.keys import keystrokes
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
@@ -210,18 +210,16 @@ class Delivery:
     def _type(self, look: Look, now: float) -> tuple[Step, ...]:
         closed = shut(look, self._profile)
         if closed is not None or look.picture is None:
-            return self._withdraw(closed or UNSEEN, now)
+            closed = closed or UNSEEN
+            if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_SECONDS:
+                return self._wait(now + closed.opens_in)
+            self._go(Phase.WITHDRAWN, now)
+            return (Withdrawn(closed.why),)
         keys = keystrokes(self._text, self._profile, bracketed_paste=look.picture.bracketed_paste)
         self._seeker.typed(keys.shown, look.picture, now)
         self._go(Phase.TYPED, now)
         self._wake(now + self._profile.times.echo)
         return (Write(keys.data),)
-
-    def _withdraw(self, closed: Shut, now: float) -> tuple[Step, ...]:
-        if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_SECONDS:
-            return self._wait(now + closed.opens_in)
-        self._go(Phase.WITHDRAWN, now)
-        return (Withdrawn(closed.why),)
 
     def _enter(self, look: Look, now: float) -> tuple[Step, ...]:
         """Presses Enter once the text is seen, never into a dialog or on foreign text."""

@@ -11,7 +11,7 @@ from typing import Final
 from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.picture import Picture
-from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Pattern, Profile
+from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Profile
 from synapse.terminal.reading import cells, compact, find_dialog, rows_of
 
 _NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
@@ -71,18 +71,21 @@ def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
     rule = find_dialog(picture, profile)
     if rule is None or rule.kind is None:
         return None
-    rows = [_unframed(line) for line in picture.lines]
+    # Without the frame around them; the text stays in its column.
+    rows = [_FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line)) for line in picture.lines]
     found = _find_options(rows, rule)
     if not found and rule.title is None:
         return _unread(rule, [rows[row] for row in rows_of(picture.lines, profile, rule.rule.region)])
     end = _end(rows, rule, found)
-    begin = _begin(picture.lines, rule, end)
+    begins = (row for row in range(end - 1, -1, -1) if rule.begin and rule.begin.search(picture.lines[row]))
+    begin = next(begins, 0)
     asking = _title_rows(rows, rule, range(begin, end), picture.columns)
     title = _title(rows, rule, asking)
     # If the title is only a part of its row, the detail shows the whole row.
     title_rows = asking if len(asking) > 1 or (asking and title == safe_line(rows[asking[0]])) else range(0)
     body = [rows[row] for row in range(begin, end) if row not in title_rows and _is_content(rows[row], rule)]
-    detail = safe_lines("\n".join(_dedented(body)))
+    indent = min((len(row) - len(row.lstrip()) for row in body), default=0)
+    detail = safe_lines("\n".join(row[indent:] for row in body))
     options, notes = _read_options(rows, found, rule.kind, picture.columns)
     has_checkboxes = any(_CHECKBOX.match(option.label) for option in options)
     return Dialog(
@@ -94,7 +97,9 @@ def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
         options=options,
         choose=Choosing.NONE if has_checkboxes else rule.choose,
         marked=next((index for index, option in enumerate(found) if _group(option.match, "mark").strip()), None),
-        text_option=_text_option(options, rule.text),
+        text_option=next(
+            (index for index, option in enumerate(options) if rule.text and rule.text.search(option.label)), None
+        ),
         digest=_digest(rule.name, title, detail, str(len(options))),
     )
 
@@ -121,11 +126,6 @@ def _unread(rule: DialogRule, region: list[str]) -> Dialog:
         choose=Choosing.NONE,
         digest=_digest(rule.name, detail),
     )
-
-
-def _unframed(line: str) -> str:
-    """Returns the row without the frame around it; the text stays in its column."""
-    return _FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line))
 
 
 def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
@@ -220,12 +220,6 @@ def _is_wrapped(rows: Sequence[str], above: int, row: int, columns: int) -> bool
     return cells(rows[above]) + 1 + cells(word) > columns - _FRAME_CELLS
 
 
-def _begin(lines: Sequence[str], rule: DialogRule, end: int) -> int:
-    if rule.begin is None:
-        return 0
-    return next((row for row in range(end - 1, -1, -1) if rule.begin.search(lines[row])), 0)
-
-
 def _title_rows(rows: Sequence[str], rule: DialogRule, within: range, columns: int) -> range:
     """Returns the rows that ask."""
     above = [row for row in reversed(within) if _is_content(rows[row], rule)]
@@ -252,17 +246,6 @@ def _title(rows: Sequence[str], rule: DialogRule, asking: range) -> str:
 
 def _is_content(row: str, rule: DialogRule) -> bool:
     return bool(row.strip()) and not _RULE.match(row) and not any(drop.search(row) for drop in rule.drop)
-
-
-def _dedented(rows: list[str]) -> list[str]:
-    indent = min((len(row) - len(row.lstrip()) for row in rows), default=0)
-    return [row[indent:] for row in rows]
-
-
-def _text_option(options: tuple[Option, ...], pattern: Pattern | None) -> int | None:
-    if pattern is None:
-        return None
-    return next((index for index, option in enumerate(options) if pattern.search(option.label)), None)
 
 
 def _group(match: re.Match[str], name: str) -> str:

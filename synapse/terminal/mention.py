@@ -192,7 +192,7 @@ class MentionLine:
             case _Phase.CHECKING if prompt is not None and _is_same(prompt, self._line.text):
                 return self._clear(held, now)
             case _Phase.CLEARING if prompt == "":
-                return self._cleared(held, now)
+                return self._send_or_retype(held, now)
             case _Phase.RETYPING if prompt is not None and _is_same(prompt, held.literal):
                 return self._release(held, Forward(held.enter), prompt, now)
             case _:
@@ -204,7 +204,7 @@ class MentionLine:
         held.deadline = now + _CLEAR_SECONDS
         return [ClearLine(self._clear_keys)]
 
-    def _cleared(self, held: _Held, now: float) -> list[Action]:
+    def _send_or_retype(self, held: _Held, now: float) -> list[Action]:
         if not held.literal:
             return self._release(held, Send(held.target, held.text), "", now)
         self._phase = _Phase.RETYPING

@@ -111,18 +111,19 @@ class ProofSeeker:
             return ""
         if self._profile.reads_lines:
             return self._line_sign(look, look.picture, now)
-        self._saw_work = self._saw_work or (self._entered and look.state == WORKING)
-        if self._began_to_work(look, look.picture, now):
+        works = self._entered and look.state == WORKING
+        self._saw_work = self._saw_work or works
+        seen = self.shown(look.picture)
+        if works and seen in (Shown.NOTHING, Shown.HIDDEN) and not self.person_typed(look, now):
+            # Half a frame may hide a mark of work but never makes one, so this sign need not last.
             return "the program began to work"
-        return self._lasting(self._page_sign(look, look.picture, now), now)
-
-    def _began_to_work(self, look: Look, picture: Picture, now: float) -> bool:
-        """Half a frame may hide a mark of work but never makes one, so this sign need not last."""
-        is_gone = self.shown(picture) in (Shown.NOTHING, Shown.HIDDEN)
-        return self._entered and is_gone and look.state == WORKING and not self.person_typed(look, now)
+        return self._lasting(self._page_sign(seen, look, look.picture, now), now)
 
     def _lasting(self, sign: str, now: float) -> str:
-        """A full-screen program erases before it repaints, and a look may fall in between: absence has to last."""
+        """Returns the sign once it has lasted.
+
+        A full-screen program erases before it repaints, and a look may fall in between: absence has to last.
+        """
         if not sign:
             self._sign_since = None
             return ""
@@ -130,8 +131,7 @@ class ProofSeeker:
             self._sign_since = now
         return sign if now >= self._sign_since + self._profile.times.quiet else ""
 
-    def _page_sign(self, look: Look, picture: Picture, now: float) -> str:
-        seen = self.shown(picture)
+    def _page_sign(self, seen: Shown, look: Look, picture: Picture, now: float) -> str:
         # A person may have begun their next line already, so the input need not be empty; it must not be ours.
         if seen in (Shown.NOTHING, Shown.FOREIGN) and self._is_submitted(picture):
             return "the program shows the message as submitted"

@@ -168,10 +168,13 @@ class QuestionTracker:
             self._note_absence(now)
             return
         self._absent_since = None
-        if self._open is None or not self._is_same(self._open, dialog):
-            self._begin(now)
         opened = self._open
-        if opened is not None and (self._report, dialog) != (opened.report, opened.dialog):
+        if opened is None or not self._is_same(opened, dialog):
+            self._previous = opened.dialog.digest if opened and opened.dialog else ""
+            self._count += 1
+            own_id = self._report.question.id if self._report and self._report.question else ""
+            self._open = opened = OpenQuestion(id=own_id or f"q{self._count}", since=now)
+        if (self._report, dialog) != (opened.report, opened.dialog):
             dialog = self._dialog_of(opened, dialog, now)
             self._open = replace(opened, report=self._report or opened.report, dialog=dialog)
 
@@ -206,12 +209,6 @@ class QuestionTracker:
         if dialog is None or dialog.digest != self._previous or opened.dialog is not None or self._report is None:
             return dialog or opened.dialog
         return dialog if self._has_passed(opened.since + _GRACE, now) else None
-
-    def _begin(self, now: float) -> None:
-        self._previous = self._open.dialog.digest if self._open and self._open.dialog else ""
-        self._count += 1
-        own_id = self._report.question.id if self._report and self._report.question else ""
-        self._open = OpenQuestion(id=own_id or f"q{self._count}", since=now)
 
     def _note_absence(self, now: float) -> None:
         """Closes the question if its dialog stays away: a full-screen program erases before it repaints."""

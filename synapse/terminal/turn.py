@@ -94,7 +94,8 @@ class TurnTracker:
         if look.state == WORKING:
             return self._work()
         begun = self._work() if self._has_worked and self._stage is Stage.SUBMITTED else ()
-        if look.state != READY or not self._prompt_is_back(look):
+        has_prompt = self._profile.prompt is not None
+        if look.state != READY or (has_prompt and read_prompt(look.picture, self._profile) is None):
             return begun
         return begun + self._settle(look, now)
 
@@ -146,11 +147,6 @@ class TurnTracker:
         # program shows its prompt only when it reads again, so there the prompt is enough.
         shows_prompt_when_done = self._profile.prompt is not None and self._profile.reads_lines
         return times.settle if self._has_worked or shows_prompt_when_done else max(times.settle, times.unseen)
-
-    def _prompt_is_back(self, look: Look) -> bool:
-        if self._profile.prompt is None:
-            return True
-        return look.picture is not None and read_prompt(look.picture, self._profile) is not None
 
 
 class InterruptRetry:

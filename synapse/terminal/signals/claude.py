@@ -71,7 +71,12 @@ def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
             answer = text_at(payload, "last_assistant_message")
             return _report(SignalKind.ANSWERED, "its hook says that it is done", answer, turn)
         case "StopFailure":
-            return _failure(payload, turn)
+            error = text_at(payload, "error")
+            note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or error
+            note = _with_time(note)
+            reason = RATE_LIMITED if error == "rate_limit" else API_ERROR
+            detail = f"its hook says that it failed: {shortened(note)}"
+            return failed(Source.SIGNAL, reason, note, detail=detail, turn=turn)
         case _:
             return None
 
@@ -163,14 +168,16 @@ def question_in(payload: Record, question_id: str) -> Question:
     questions = tables_at(given, "questions")
     if not questions:
         return _permission(payload, question_id)
+    is_one = len(questions) == 1
+    offered = tables_at(questions[0], "options") if is_one else []
     return Question(
         id=question_id,
         kind=QuestionKind.CHOICE,
         title=safe_line(_asked(payload)),
-        detail=safe_lines("\n".join(_explained(question, is_one=len(questions) == 1) for question in questions)),
-        options=_choices(questions[0]) if len(questions) == 1 else (),
-        takes_text=len(questions) == 1,
-        hint="" if len(questions) == 1 else SEVERAL_QUESTIONS,
+        detail=safe_lines("\n".join(_explained(question, is_one=is_one) for question in questions)),
+        options=numbered((text_at(option, "label"), OptionEffect.OTHER) for option in offered),
+        takes_text=is_one,
+        hint="" if is_one else SEVERAL_QUESTIONS,
     )
 
 
@@ -192,13 +199,6 @@ def hook_answer(payload: Record, choice: Choice) -> Json | None:
 
 def _report(kind: SignalKind, detail: str, text: str, turn: str) -> SignalReport:
     return SignalReport(kind=kind, source=Source.SIGNAL, detail=detail, text=text, turn=turn)
-
-
-def _failure(payload: Record, turn: str) -> SignalReport:
-    note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or text_at(payload, "error")
-    reason = RATE_LIMITED if text_at(payload, "error") == "rate_limit" else API_ERROR
-    note = _with_time(note)
-    return failed(Source.SIGNAL, reason, note, detail=f"its hook says that it failed: {shortened(note)}", turn=turn)
 
 
 def _with_time(note: str) -> str:
@@ -243,10 +243,6 @@ def _permission(payload: Record, question_id: str) -> Question:
 
 def _always(number: int) -> str:
     return "always" if number == 1 else f"always-{number}"
-
-
-def _choices(question: Record) -> tuple[Option, ...]:
-    return numbered((text_at(option, "label"), OptionEffect.OTHER) for option in tables_at(question, "options"))
 
 
 def _explained(question: Record, *, is_one: bool) -> str:

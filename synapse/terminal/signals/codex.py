@@ -76,21 +76,19 @@ def _submitted(prompt: str, turn: str) -> SignalReport:
 
 
 def _complete(event: Record, turn: str) -> SignalReport | None:
-    if error := table_at(event, "error"):
-        return _failure(error, turn)
-    return _report(SignalKind.ANSWERED, "its rollout says that it is done", text_at(event, "last_agent_message"), turn)
+    error = table_at(event, "error")
+    if not error:
+        answer = text_at(event, "last_agent_message")
+        return _report(SignalKind.ANSWERED, "its rollout says that it is done", answer, turn)
+    note = error_sentence(text_at(error, "message"))
+    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
+    detail = f"its rollout says that it failed: {shortened(note)}"
+    return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)
 
 
 def _aborted(event: Record, turn: str) -> SignalReport | None:
     detail = f"its rollout says that the turn was aborted: {text_at(event, 'reason') or 'no reason'}"
     return failed(Source.TRANSCRIPT, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(text_at(error, "message"))
-    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
-    detail = f"its rollout says that it failed: {shortened(note)}"
-    return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:

@@ -212,7 +212,10 @@ class AppServerEvents:
                 detail = "its server says that the turn was interrupted"
                 end = failed(Source.SIGNAL, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn_id)
             case "failed":
-                end = _failure(table_at(turn, "error"), turn_id)
+                note = error_sentence(text_at(turn, "error", "message"))
+                reason = RATE_LIMITED if is_limit(table_at(turn, "error").get("codexErrorInfo")) else API_ERROR
+                detail = f"its server says that it failed: {shortened(note)}"
+                end = failed(Source.SIGNAL, reason, note, detail=detail, turn=turn_id)
             case _:
                 for item in tables_at(turn, "items"):
                     reports += self._item(item)
@@ -236,13 +239,6 @@ def read_question(request: Record, changes: Record) -> Question | None:
             return _user_input(request)
         case _:
             return None
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(text_at(error, "message"))
-    reason = RATE_LIMITED if is_limit(error.get("codexErrorInfo")) else API_ERROR
-    detail = f"its server says that it failed: {shortened(note)}"
-    return failed(Source.SIGNAL, reason, note, detail=detail, turn=turn)
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:

@@ -78,7 +78,7 @@ class _Session:
     is_rejected: bool = False
     """A person denied something in the turn, which ends it unless they said what to do instead."""
     error: Record = field(default_factory=dict[str, object])
-    way: Record = field(default_factory=dict[str, object])
+    settings: Record = field(default_factory=dict[str, object])
     """The agent and the model of the user's message, as its server expects them in a request."""
 
 
@@ -112,9 +112,9 @@ class OpenCodeEvents:
         self._of_sub_agents: set[str] = set()
         self._new_text: TextSoFar | None = None
 
-    def way_of(self, session: str) -> Record:
+    def settings_of(self, session: str) -> Record:
         """Returns the agent and the model of a conversation's last message; empty before the first."""
-        return self._sessions.get(session, _Session()).way
+        return self._sessions.get(session, _Session()).settings
 
     def take_text(self) -> TextSoFar | None:
         """Returns the text of the running turn if it has grown since the last call."""
@@ -221,7 +221,7 @@ def _note_message(info: Record, session: _Session) -> None:
             session.turn, session.answer, session.error = text_at(info, "id"), "", {}
             session.is_submitted = session.is_over = session.is_rejected = False
             session.texts.clear()
-        session.way = _way(info) or session.way
+        session.settings = _settings(info) or session.settings
     elif text_at(info, "parentID") == session.turn:
         if text_at(info, "id") != session.answer:
             session.answer = text_at(info, "id")
@@ -299,14 +299,14 @@ def _asked(given: Record, session: _Session) -> SignalReport:
     return replace(report, question=question)
 
 
-def _way(info: Record) -> Record:
+def _settings(info: Record) -> Record:
     model = {key: text_at(info, "model", key) for key in ("providerID", "modelID")}
-    way = {
+    settings = {
         "agent": text_at(info, "agent"),
         "model": model if all(model.values()) else "",
         "variant": text_at(info, "model", "variant"),
     }
-    return {key: value for key, value in way.items() if value}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:

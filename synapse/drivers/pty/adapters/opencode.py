@@ -191,7 +191,7 @@ class OpenCodeSender:
         text = sanitise(text).strip()
         before = self._events.session
         session = await self._find_session(before)
-        settings = self._events.way_of(session) or self._events.way_of(before) or self._first_settings
+        settings = self._events.settings_of(session) or self._events.settings_of(before) or self._first_settings
         seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._expected = (text, seen)
         try:

@@ -228,12 +228,12 @@ def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_mo
     events.read({"type": "message.updated", "properties": {"sessionID": "ses_1", "info": user}})
 
     assert events.session == "ses_1"
-    assert events.way_of("ses_1") == {
+    assert events.settings_of("ses_1") == {
         "agent": "plan",
         "model": {"providerID": "fake", "modelID": "fake-model"},
         "variant": "high",
     }
-    assert events.way_of("ses_2") == {}
+    assert events.settings_of("ses_2") == {}
 
     events.read({"type": "tui.session.select", "properties": {"sessionID": "ses_2"}})
     assert events.session == "ses_2"
