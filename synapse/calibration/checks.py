@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from synapse.calibration.model_server import Fact
 from synapse.calibration.sandbox import WhenLimited
@@ -17,7 +17,6 @@ from synapse.calibration.scripted_model import ASKED, COLOURS, MADE_BY_TOOL
 from synapse.calibration.trial import (
     ANSWER_SECONDS,
     Finding,
-    SeenEvent,
     Trial,
     Turn,
     Verdict,
@@ -103,10 +102,15 @@ def question(trial: Trial) -> Iterator[Finding]:
     turn = trial.send(row, "question")
     trial.truth.wait_for(turn.name, Fact.CALLED, Fact.LACKED, seconds=ANSWER_SECONDS)
     # Codex offers the tool to the model even in modes where it refuses the call.
-    trial.wait_until(lambda: bool(_question_now(trial) or trial.truth.last(turn.name, Fact.SAID)), WAIT_SECONDS)
+    trial.wait_until(
+        lambda: bool(object_in(trial.sandbox.ask("/status"), "question") or trial.truth.last(turn.name, Fact.SAID)),
+        WAIT_SECONDS,
+    )
     if trial.truth.last(turn.name, Fact.SAID) is not None:
         turn.follower.until_finished(ANSWER_SECONDS)
-        yield Finding(row=row, event="waiting", expected="-", seen=_why_not(trial, turn), verdict=Verdict.NOT_OFFERED)
+        refused = trial.truth.last(turn.name, Fact.RESULT)
+        why = refused.text if refused else "it has no tool for questions"
+        yield Finding(row=row, event="waiting", expected="-", seen=why, verdict=Verdict.NOT_OFFERED)
         return
     yield (waiting := _waiting(trial, turn, ASKED, "choice"))
     if waiting.verdict is Verdict.WRONG:
@@ -240,7 +244,7 @@ def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.
     """Checks that the task waits for a person and has the question."""
     truth = trial.truth.wait_for(turn.name, fact, seconds=ANSWER_SECONDS)
     seen = turn.follower.until(lambda seen: seen.status == "input_required", WAIT_SECONDS)
-    shown = _question(seen) if seen else {}
+    shown = object_in(object_in(seen.task, "metadata"), "question") if seen else {}
     conclusion = f"waiting, {shown.get('kind')}: {about if about in str(shown) else shown}" if seen else "not waiting"
     return compared(
         turn.row,
@@ -250,19 +254,6 @@ def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.
         source=str(shown.get("source", "")),
         delay=delay_between(truth.at if truth else None, seen.at if seen else None),
     )
-
-
-def _question_now(trial: Trial) -> dict[str, Any]:
-    return object_in(trial.sandbox.ask("/status"), "question")
-
-
-def _why_not(trial: Trial, turn: Turn) -> str:
-    refused = trial.truth.last(turn.name, Fact.RESULT)
-    return refused.text if refused else "it has no tool for questions"
-
-
-def _question(seen: SeenEvent) -> dict[str, Any]:
-    return object_in(object_in(seen.task, "metadata"), "question")
 
 
 def _kept_apart(trial: Trial, first: Turn, second: Turn) -> Finding:

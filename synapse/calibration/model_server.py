@@ -10,7 +10,7 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -303,14 +303,13 @@ class Ledger:
 
     def wait_for(self, turn: str, *facts: Fact, seconds: float) -> Entry | None:
         """Waits for one of these facts and returns the newest; None if none came in time."""
-        self._wait(lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds
+            )
         return self.last(turn, *facts)
 
     @property
     def entries(self) -> list[Entry]:
         with self._changed:
             return list(self._entries)
-
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(condition, seconds)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Sandbox
-from synapse.client.events import EventStream, ServerEvent, open_stream
+from synapse.client.events import EventStream, open_stream
 from synapse.client.http import Answer, HostAddress, NoAnswer
 from synapse.core.errors import AgentFailed
 from synapse.core.json_text import object_in, objects_in
@@ -143,10 +143,10 @@ class Trial:
         )
 
     def _arrived(self, turn: Turn) -> str:
-        asked = [entry for entry in self.truth.of(turn.name) if entry.fact is Fact.ASKED]
-        if not asked:
+        asked = self.truth.first(turn.name, Fact.ASKED)
+        if asked is None:
             return "but the model did not get it"
-        return "text whole" if turn.text in asked[0].text else f"text changed: {asked[0].text[-_SHOWN_CHARACTERS:]!r}"
+        return "text whole" if turn.text in asked.text else f"text changed: {asked.text[-_SHOWN_CHARACTERS:]!r}"
 
     def _present_state(self, turn: Turn) -> str:
         """Returns the state of task and agent, for an expected event that did not come."""
@@ -245,7 +245,9 @@ class TaskFollower:
             # A stream also ends when the task waits for a person; later events are on the next stream.
             self.close()
             return self.status not in FINISHED
-        self._add(event)
+        data: dict[str, Any] = json.loads(event.data)
+        self._last_id = event.id or self._last_id
+        self.seen.append(SeenEvent(event.name, object_in(data, "event"), object_in(data, "task")))
         return True
 
     def _open(self, deadline: float) -> EventStream:
@@ -256,11 +258,6 @@ class TaskFollower:
                 raise NoAnswer(f"the host refuses: {opened.body}", sent=True)
             self._stream = opened
         return self._stream
-
-    def _add(self, event: ServerEvent) -> None:
-        data: dict[str, Any] = json.loads(event.data)
-        self._last_id = event.id or self._last_id
-        self.seen.append(SeenEvent(event.name, object_in(data, "event"), object_in(data, "task")))
 
 
 class Verdict(StrEnum):
