@@ -69,24 +69,24 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(180)
-def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
+def test_findings_are_right_except_for_text_that_a_screen_changes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a secret of the person")
-    told: list[Finding] = []
+    reported: list[Finding] = []
 
-    returned = calibrate(CalibrationPlan(RECIPE, ROWS_OF_IT, TerminalKind()), folder, SystemClock(), told.append)
+    returned = calibrate(CalibrationPlan(RECIPE, ROWS_OF_IT, TerminalKind()), folder, SystemClock(), reported.append)
 
-    assert returned == told
-    found = {(finding.row, finding.event): finding for finding in told}
-    assert [finding.row for finding in wrong(told)] == ["long"], told
-    assert {finding.row for finding in told} == {"ready", "queued", "settings", *ROWS_OF_IT}
+    assert returned == reported
+    found = {(finding.row, finding.event): finding for finding in reported}
+    assert [finding.row for finding in wrong(reported)] == ["long"], reported
+    assert {finding.row for finding in reported} == {"ready", "queued", "settings", *ROWS_OF_IT}
     assert found["approve", "tool"].seen == "has run"
     assert found["deny", "tool"].seen == "has not run"
     assert found["question", "model is told"].seen == "Blue"
     assert found["one-line", "answered"].seen == "completed, 23 bytes"
     assert found["one-line", "answered"].source == "screen"
-    assert [finding.seen for finding in told if finding.row == "tall"] == [
+    assert [finding.seen for finding in reported if finding.row == "tall"] == [
         "submitted, text whole",
         "completed, 890 bytes",
         "submitted, text whole",
@@ -97,7 +97,7 @@ def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
     assert found["exit", "failed"].seen == "failed: agent_exited"
     assert found["exit", "processes"].seen == "none left"
     assert found["settings", "compared"].seen == "unchanged"
-    assert all(finding.milliseconds is not None for finding in told if finding.event in ("submitted", "answered"))
+    assert all(finding.milliseconds is not None for finding in reported if finding.event in ("submitted", "answered"))
     assert "a secret" not in "".join(path.read_text(errors="replace", encoding="utf-8") for path in seen_by(folder))
 
 
@@ -159,5 +159,5 @@ def test_the_cli_gets_the_terminal_that_was_chosen(folder: Path) -> None:
 
 
 def seen_by(folder: Path) -> list[Path]:
-    """What the agent and its host have written."""
+    """Returns the files that the agent and its host have written."""
     return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"]

@@ -27,7 +27,7 @@ def test_the_long_answer_has_what_terminals_and_markdown_change() -> None:
         assert special in act.text
 
 
-def test_every_error_is_one_that_all_vendors_have_words_for() -> None:
+def test_every_error_is_one_that_all_vendor_apis_can_express() -> None:
     statuses = {act.status for scene in SCENES.values() for act in scene if isinstance(act, Refuse)}
 
     assert statuses <= {400, 429, 500}
@@ -73,7 +73,7 @@ def test_codex_is_asked_to_leave_its_sandbox_so_that_it_asks_a_person() -> None:
         ("request_user_input", {"questions"}),
     ],
 )
-def test_a_question_names_what_is_asked_and_both_colours(name: str, offered: set[str]) -> None:
+def test_a_question_has_its_text_and_both_colours(name: str, offered: set[str]) -> None:
     call = call_for(CallTool(Use.ASK), ModelRequest(tools={name: frozenset(offered)}))
 
     assert call is not None
