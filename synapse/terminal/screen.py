@@ -91,13 +91,17 @@ class Screen:
         columns, rows = self._terminal.size
         column, row = self._terminal.cursor
         lines: list[str] = [line.rstrip() for line in self._terminal.text().split("\n")]
+        line_begin = row
+        # A row that is merely full does not count: the terminal must have wrapped it.
+        while line_begin > 0 and self._is_wrapped(line_begin - 1):
+            line_begin -= 1
         title = self._terminal.get("title", "GhosttyString")
         return Picture(
             lines=tuple(lines + [""] * (rows - len(lines))),
             cursor=(row, column),
             columns=columns,
             rows=rows,
-            line_begin=self._line_begin(row),
+            line_begin=line_begin,
             alternate=self._is_alternate(),
             bracketed_paste=self._terminal.mode(_BRACKETED_PASTE),
             title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
@@ -147,12 +151,6 @@ class Screen:
         status = _PROGRAM_STATUS.match(content)
         if status is not None:
             self._program_status = status[1].decode()
-
-    def _line_begin(self, row: int) -> int:
-        """Walks up from `row` over rows that the terminal wrapped. A row that is merely full does not count."""
-        while row > 0 and self._is_wrapped(row - 1):
-            row -= 1
-        return row
 
     def _is_wrapped(self, y: int) -> bool:
         row, wrapped = _ffi.new("GhosttyRow*"), _ffi.new("bool*")

@@ -251,11 +251,11 @@ def _require_offered(question: Question, choice: Choice) -> None:
 
 def _native_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
     """Returns the choice in terms of the options that the program reported; None if not exactly one of them fits."""
-    told = opened.report.question if opened.report else None
-    if told is None or choice.text or not opened.is_renumbered:
+    reported = opened.report.question if opened.report else None
+    if reported is None or choice.text or not opened.is_renumbered:
         return choice
     chosen = next(option for option in opened.question.options if option.key == choice.option)
-    same = [option for option in told.options if _means_same(option, chosen)]
+    same = [option for option in reported.options if _means_same(option, chosen)]
     return Choice(option=same[0].key) if len(same) == 1 else None
 
 

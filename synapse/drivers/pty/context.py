@@ -146,7 +146,7 @@ class PtyContext:
             return opened
         if (opened is None or opened.dialog is None) and look.state == WAITING:
             # No signal reports at once that a dialog was answered; the screen shows that it is gone.
-            evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
+            evidence.report(before.report.source, "", "the dialog that it reported is gone", self.now())
         return opened
 
 

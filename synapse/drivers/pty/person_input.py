@@ -20,7 +20,8 @@ from synapse.terminal.reading import cursor_line, read_prompt
 
 _AT_SIGN: Final = re.compile(rb"@|64")
 """An at sign, plain or as its number in the newer encodings."""
-_LOAD_SECONDS: Final = 1.0
+_ERASE_SECONDS: Final = 1.0
+"""How long a terminal may take to erase a line."""
 _ERASED_SECONDS: Final = 0.02
 """No output for this long after the clearing keys: the terminal has erased what it erases."""
 _LOOK_SECONDS: Final = 0.005
@@ -96,7 +97,7 @@ class PersonInput:
             return
         if _AT_SIGN.search(data):
             # For a line that is typed in the first moments, wait a little for the screen.
-            self._screen.wait_loaded(_LOAD_SECONDS)
+            self._screen.wait_loaded()
         self._perform(self._mention.typed(data, self._prompt, self._clock.monotonic()))
 
     def before_output(self) -> None:
@@ -151,7 +152,7 @@ class PersonInput:
         """
         picture = self._screen.picture()
         found = self._find_label(picture) if picture and edits_lines(self._pump.terminal) else None
-        return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
+        return _Remnant(self._screen.version, *found, self._clock.monotonic() + _ERASE_SECONDS) if found else None
 
     def _find_label(self, picture: Picture) -> tuple[int, str] | None:
         """Returns the row in which the input begins, and the text before it there."""

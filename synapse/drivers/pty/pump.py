@@ -177,7 +177,7 @@ class Pump:
     def _handle_event(self, poller: select.poll) -> bool:
         """Waits for one event of any kind and handles it; False when there is no more output."""
         self._register_files(poller)
-        ready = dict(poller.poll(self._timeout()))
+        ready = dict(poller.poll(self._tick()))
         if self._waker.fileno in ready:
             self._waker.drain()
             while self._callbacks:
@@ -207,7 +207,7 @@ class Pump:
             poller.unregister(self._person.source)
         self._polled = wanted
 
-    def _timeout(self) -> float | None:
+    def _tick(self) -> float | None:
         """Lets the handler do what is due; returns how long to wait for the next event, in milliseconds."""
         if self._finishing:
             return 0

@@ -63,8 +63,8 @@ class LockedScreen:
             self._version += 1
         self._loaded.set()
 
-    def wait_loaded(self, timeout: float) -> None:
-        """Waits until the emulator is loaded."""
+    def wait_loaded(self, timeout: float = _LOAD_SECONDS) -> None:
+        """Waits until the emulator is loaded, or the time is over."""
         self._loaded.wait(timeout)
 
     def feed(self, data: bytes) -> None:
@@ -120,7 +120,7 @@ class LockedScreen:
 
     def leaving_bytes(self) -> bytes:
         """Returns bytes that undo the terminal modes that the program has left on; empty if it has left none."""
-        self._loaded.wait(_LOAD_SECONDS)
+        self.wait_loaded()
         picture = self.picture()
         if picture is None or not (picture.alternate or picture.bracketed_paste or not picture.cursor_visible):
             return b""

@@ -26,7 +26,6 @@ from synapse.terminal.reading import cursor_line, read_prompt
 _CTRL_Z: Final = re.compile(rb"\x1a|\x1b\[122;5u|\x1b\[27;5;122~")
 """The key, plain and in the newer encodings."""
 _ECHO: Final = "^Z"
-_LOAD_SECONDS: Final = 1.0
 _ECHOED_SECONDS: Final = 0.02
 """No output for this long after the first: the key has been echoed."""
 _RESUME_SECONDS: Final = (0.3, 1.0, 3.0)
@@ -58,7 +57,7 @@ class SuspendHandler:
         if SUSPEND_KEY not in data or not suspending_drops_line(self._pump.terminal):
             return
         # In the first moments there is no screen yet.
-        self._screen.wait_loaded(_LOAD_SECONDS)
+        self._screen.wait_loaded()
         picture = self._screen.picture()
         if picture is not None:
             self._dropped = self._screen.version, SuspendedLine(picture, self._profile)

@@ -131,8 +131,15 @@ class AppServerEvents:
         None if the question is not open, or no result expresses the choice.
         """
         request = self._requests.get(question_id)
-        result = None if request is None else _result_for(request, choice)
-        return None if request is None or result is None else (request["id"], result)
+        if request is None:
+            return None
+        if text_at(request, "method") == _USER_INPUT:
+            result = _user_input_result(request, choice)
+        else:
+            decisions = _decisions(request)
+            place = position(choice.option, len(decisions))
+            result = None if place is None else {"decision": decisions[place]}
+        return None if result is None else (request["id"], result)
 
     def is_asking(self, question_id: str) -> bool:
         """Returns whether the question is open."""
@@ -234,7 +241,10 @@ def read_question(request: Record, changes: Record) -> Question | None:
                 request, "Would you like to run the following command?", _command(table_at(request, "params"))
             )
         case "item/fileChange/requestApproval":
-            return _approval(request, "Would you like to make the following edits?", _edits(changes))
+            edits = [
+                f"{text_at(change, 'path')}\n{text_at(change, 'diff')}" for change in tables_at(changes, "changes")
+            ]
+            return _approval(request, "Would you like to make the following edits?", "\n".join(edits))
         case "item/tool/requestUserInput":
             return _user_input(request)
         case _:
@@ -248,15 +258,6 @@ def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> Si
 def _question_id(request_id: object) -> str:
     """Returns the id of a request's question; the server numbers its requests."""
     return f"codex-{request_id}"
-
-
-def _result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
-    """Returns the result that expresses the choice; None if there is none."""
-    if text_at(request, "method") == _USER_INPUT:
-        return _user_input_result(request, choice)
-    decisions = _decisions(request)
-    place = position(choice.option, len(decisions))
-    return None if place is None else {"decision": decisions[place]}
 
 
 def _approval(request: Record, title: str, detail: str) -> Question:
@@ -320,12 +321,6 @@ def _command(params: Record) -> str:
         return command
     is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc")
     return words[2] if is_script else command
-
-
-def _edits(changes: Record) -> str:
-    return "\n".join(
-        f"{text_at(change, 'path')}\n{text_at(change, 'diff')}" for change in tables_at(changes, "changes")
-    )
 
 
 def _user_input(request: Record) -> Question:

@@ -159,10 +159,13 @@ class OpenCodeEvents:
 
     def _read_text(self, name: str, given: Record, session: _Session) -> SignalReport | None:
         before, report = dict(session.texts), None
-        if name == "message.part.delta":
-            _grow(given, session)
-        else:
+        if name != "message.part.delta":
             report = _note_part(table_at(given, "part"), session)
+        elif text_at(given, "messageID") == session.answer and text_at(given, "field") == "text":
+            # Thoughts come as deltas too; only parts that began as text belong to the answer.
+            part_id = text_at(given, "partID")
+            if part_id in session.texts:
+                session.texts[part_id] += text_at(given, "delta")
         if session.texts != before and (text := "".join(session.texts.values())):
             self._new_text = TextSoFar(session.turn, text)
         return report
@@ -242,13 +245,6 @@ def _note_part(given: Record, session: _Session) -> SignalReport | None:
     return None
 
 
-def _grow(given: Record, session: _Session) -> None:
-    # Thoughts come as deltas too; only parts that began as text belong to the answer.
-    part_id = text_at(given, "partID")
-    if text_at(given, "messageID") == session.answer and part_id in session.texts and text_at(given, "field") == "text":
-        session.texts[part_id] += text_at(given, "delta")
-
-
 def _status(status: Record, session: _Session) -> SignalReport | None:
     match text_at(status, "type"):
         case "busy":
@@ -325,20 +321,17 @@ def _permission(request: Record) -> Question:
         (f"{label}: {always}" if reply == "always" and always else label, effect) for reply, label, effect in _REPLIES
     ]
     title = f"Permission required: {text_at(request, 'permission') or 'something'}"
+    # The command, or the file with the change.
+    described = filter(None, (text_at(request, "metadata", key) for key in ("command", "filepath", "diff")))
+    about = "\n".join(described) or "\n".join(_words(request, "patterns"))
     return Question(
         id=text_at(request, "id"),
         kind=QuestionKind.PERMISSION,
         title=safe_line(title),
-        detail=safe_lines(_about(request)),
+        detail=safe_lines(about),
         options=numbered(labels),
         source=Source.SIGNAL,
     )
-
-
-def _about(request: Record) -> str:
-    """Returns what is to be done: the command, or the file with the change."""
-    described = [text_at(request, "metadata", key) for key in ("command", "filepath", "diff")]
-    return "\n".join(filter(None, described)) or "\n".join(_words(request, "patterns"))
 
 
 def _choice(request: Record) -> Question:

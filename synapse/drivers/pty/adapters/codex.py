@@ -65,7 +65,7 @@ class CodexAppServerSignals:
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Starts the server, and lets the TUI use it."""
-        # A TUI that has a server does not know the shared one, and refuses to be told to do without it.
+        # With a server of its own, a TUI uses no shared one and refuses the flag.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
         self._missing = self._start_server(remote)
         if self._missing:

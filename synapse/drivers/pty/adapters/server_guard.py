@@ -44,8 +44,8 @@ def main(argv: list[str]) -> int:
     is_wanted = True
     while is_wanted and not _has_ended(server):
         ready, _, _ = select.select([0, woken], [], [])
-        told = os.read(woken, 64) if woken in ready else b""
-        is_wanted = 0 not in ready and not set(told) - {signal.SIGCHLD}
+        signals = os.read(woken, 64) if woken in ready else b""
+        is_wanted = 0 not in ready and not set(signals) - {signal.SIGCHLD}
     _end(server, woken)
     return 0
 
@@ -92,10 +92,10 @@ def _end(server: int, woken: int) -> None:
 
 def _wait_for_alarm(server: int, woken: int) -> None:
     """Waits for SIGALRM, or for the server's end."""
-    told = b""
-    while signal.SIGALRM not in told and not _has_ended(server):
+    signals = b""
+    while signal.SIGALRM not in signals and not _has_ended(server):
         select.select([woken], [], [])
-        told = os.read(woken, 64)
+        signals = os.read(woken, 64)
 
 
 def _descendants(server: int) -> dict[int, str]:
