@@ -224,6 +224,7 @@ class PtyDriver:
         event: TurnEvent | None = None
         shown = ShownAnswer(self._context, text)
         sender = self._sender()
+        submission: Delivery | ApiSubmitter
         if sender is None:
             submission = Delivery(text, self._profile)
             submitting = self._key_submitter.deliver(submission)
