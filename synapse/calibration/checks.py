@@ -17,9 +17,9 @@ from synapse.calibration.scripted_model import ASKED, COLOURS, MADE_BY_TOOL
 from synapse.calibration.trial import (
     ANSWER_SECONDS,
     Finding,
+    FindingVerdict,
     Trial,
-    Turn,
-    Verdict,
+    TrialTurn,
     compared,
     delay_between,
     reason,
@@ -65,7 +65,7 @@ def approve(trial: Trial) -> Iterator[Finding]:
     row, made = "approve", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "approve")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     other = trial.send("queued", "queued")
     ran = trial.sandbox.synapse("approve", turn.task_id)
@@ -82,7 +82,7 @@ def deny(trial: Trial) -> Iterator[Finding]:
     row, made = "deny", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "deny")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     ran = trial.sandbox.synapse("deny", turn.task_id)
     yield compared(row, "denied", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -110,10 +110,10 @@ def question(trial: Trial) -> Iterator[Finding]:
         turn.follower.until_finished(ANSWER_SECONDS)
         refused = trial.truth.last(turn.name, Fact.RESULT)
         why = refused.text if refused else "it has no tool for questions"
-        yield Finding(row=row, event="waiting", expected="-", seen=why, verdict=Verdict.NOT_OFFERED)
+        yield Finding(row=row, event="waiting", expected="-", seen=why, verdict=FindingVerdict.NOT_OFFERED)
         return
     yield (waiting := _waiting(trial, turn, ASKED, "choice"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     ran = trial.sandbox.synapse("answer", turn.task_id, colour)
     yield compared(row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -132,7 +132,7 @@ def interrupt(trial: Trial) -> Iterator[Finding]:
     yield compared(row, "working", "working", working.status if held and working else "the model was not asked")
     urgent = trial.send(row, "urgent", "please", "--priority", "5")
     yield (first := trial.failed(turn, "canceled: interrupted", Fact.LEFT))
-    if first.verdict is Verdict.RIGHT:
+    if first.verdict is FindingVerdict.RIGHT:
         yield trial.taken(urgent)
         yield trial.answered(urgent)
     trial.model.release(turn.name)
@@ -149,7 +149,7 @@ def rate_limit(trial: Trial) -> Iterator[Finding]:
     match trial.sandbox.recipe.when_limited:
         case WhenLimited.ASKS:
             yield (waiting := _waiting(trial, turn, "limit", "choice", Fact.REFUSED))
-            if waiting.verdict is Verdict.WRONG:
+            if waiting.verdict is FindingVerdict.WRONG:
                 return
             ran = trial.sandbox.synapse("answer", turn.task_id, "Stop")
             yield compared(turn.row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -205,7 +205,7 @@ def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
     turn = trial.send(row, row)
     yield trial.taken(turn)
     yield (answered := trial.answered(turn))
-    if answered.verdict is Verdict.RIGHT:
+    if answered.verdict is FindingVerdict.RIGHT:
         after = trial.send(row, "after")
         yield trial.taken(after)
         yield trial.answered(after)
@@ -214,13 +214,13 @@ def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
 def _left_behind(trial: Trial, row: str) -> Finding:
     if not trial.sandbox.sees_processes:
         seen = "unknown on this system"
-        return Finding(row=row, event="processes", expected="-", seen=seen, verdict=Verdict.NOT_OFFERED)
+        return Finding(row=row, event="processes", expected="-", seen=seen, verdict=FindingVerdict.NOT_OFFERED)
     trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
     left = trial.sandbox.processes()
     return compared(row, "processes", "none left", "; ".join(left.values()) or "none left")
 
 
-def _retrying(trial: Trial, turn: Turn) -> Finding:
+def _retrying(trial: Trial, turn: TrialTurn) -> Finding:
     """Checks that the agent's status says that it retries, and when."""
     truth = trial.truth.wait_for(turn.name, Fact.REFUSED, seconds=ANSWER_SECONDS)
     trial.wait_until(lambda: "tries again at" in _why(trial), WAIT_SECONDS)
@@ -240,7 +240,7 @@ def _why(trial: Trial) -> str:
     return str(trial.sandbox.ask("/status").get("why", ""))
 
 
-def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.CALLED) -> Finding:
+def _waiting(trial: Trial, turn: TrialTurn, about: str, kind: str, fact: Fact = Fact.CALLED) -> Finding:
     """Checks that the task waits for a person and has the question."""
     truth = trial.truth.wait_for(turn.name, fact, seconds=ANSWER_SECONDS)
     seen = turn.follower.until(lambda seen: seen.status == "input_required", WAIT_SECONDS)
@@ -256,7 +256,7 @@ def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.
     )
 
 
-def _kept_apart(trial: Trial, first: Turn, second: Turn) -> Finding:
+def _kept_apart(trial: Trial, first: TrialTurn, second: TrialTurn) -> Finding:
     """Checks that the second message was typed only after the first turn had ended."""
     ended, begun = trial.truth.last(first.name, Fact.SAID), trial.truth.first(second.name, Fact.ASKED)
     is_apart = ended is not None and begun is not None and ended.at < begun.at

@@ -13,7 +13,7 @@ from synapse.calibration.checks import EXIT_SECONDS, ROWS
 from synapse.calibration.model_server import Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
-from synapse.calibration.trial import Finding, Trial, Verdict, compared
+from synapse.calibration.trial import Finding, FindingVerdict, Trial, compared
 from synapse.core.agent import READY
 from synapse.core.errors import AgentFailed, CommandMissing
 from synapse.core.types import Clock
@@ -65,13 +65,13 @@ def _findings(trial: Trial, profile: str, rows: Sequence[str]) -> Iterator[Findi
     before = trial.sandbox.settings()
     ready = _start(trial, profile)
     yield ready
-    if ready.verdict is Verdict.WRONG:
+    if ready.verdict is FindingVerdict.WRONG:
         return
     for row in rows:
         try:
             yield from ROWS[row](trial)
         except AgentFailed as error:
-            yield Finding(row=row, event="sent", expected="accepted", seen=str(error), verdict=Verdict.WRONG)
+            yield Finding(row=row, event="sent", expected="accepted", seen=str(error), verdict=FindingVerdict.WRONG)
         if row != LAST_ROW and not _recover(trial):
             yield _restart(trial, profile, row)
     if LAST_ROW not in rows:
@@ -108,7 +108,7 @@ def _restart(trial: Trial, profile: str, row: str) -> Finding:
     trial.sandbox.synapse("stop", AGENT, "--force")
     _start(trial, profile)
     seen = f"restarted: {why}"
-    return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=Verdict.WRONG)
+    return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=FindingVerdict.WRONG)
 
 
 def _wait_until_ready(trial: Trial, seconds: float) -> bool:

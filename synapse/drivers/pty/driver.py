@@ -13,7 +13,7 @@ from synapse.core.agent import AGENT_STATES, READY, WORKING
 from synapse.core.driver import DEGRADED, AgentView, Observation, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
 from synapse.core.types import Clock
-from synapse.drivers.pty.adapters.adapter import Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.answering import Answerer, NativeAnswer
 from synapse.drivers.pty.context import SUBMITTED, PtyContext, Signal, describe_exit
 from synapse.drivers.pty.program import RunningProgram
@@ -35,7 +35,7 @@ _REACTION_SECONDS: Final = 0.15
 
 
 class PtyDriver:
-    """Implements core.driver.Driver for a running program, and adapters.adapter.Listener for its signals."""
+    """Implements core.driver.Driver for a running program, and adapters.adapter.SignalListener for its signals."""
 
     def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, prompt_files: PromptFiles) -> None:
         self.program = program
@@ -53,11 +53,11 @@ class PtyDriver:
         self._in_turn = self._is_dropped = False
         self._types_next = False
         """Whether the API has refused a message: then messages are typed until one was submitted."""
-        self._find_sender: Callable[[], Sender | None] = lambda: None
+        self._find_sender: Callable[[], ApiSender | None] = lambda: None
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
 
-    def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], Sender | None]) -> None:
+    def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], ApiSender | None]) -> None:
         """Uses the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
         self._context.recheck, self._answerer.native_answer, self._find_sender = recheck, answer, sender
 
@@ -171,7 +171,7 @@ class PtyDriver:
         self._watcher.wake()
 
     def report(self, report: SignalReport) -> None:
-        """Takes the program's report about its turn; see `adapters.adapter.Listener`."""
+        """Takes the program's report about its turn; see `adapters.adapter.SignalListener`."""
         self._watcher.evidence.report(report.source, report.state, report.detail, self._now())
         self._watcher.tell_state()
         self._context.questions.receive(report)
@@ -179,40 +179,40 @@ class PtyDriver:
         self._watcher.wake()
 
     def say(self, saying: TextSoFar) -> None:
-        """Takes what the program has said so far in its turn; see `adapters.adapter.Listener`."""
+        """Takes what the program has said so far in its turn; see `adapters.adapter.SignalListener`."""
         if self._context.signals.say(saying):
             # Later words wait for the next look, which comes anyway: not each of them is worth one.
             self._watcher.wake()
 
     def quiet_for(self) -> float:
-        """Returns the seconds since the program last printed; see `adapters.adapter.Listener`."""
+        """Returns the seconds since the program last printed; see `adapters.adapter.SignalListener`."""
         return self._now() - self.program.pump.last_output
 
     def typed(self) -> str:
-        """Returns the last message that was typed; see `adapters.adapter.Listener`."""
+        """Returns the last message that was typed; see `adapters.adapter.SignalListener`."""
         return self._context.signals.typed
 
     def picture(self) -> Picture | None:
-        """Returns what its terminal shows; see `adapters.adapter.Listener`."""
+        """Returns what its terminal shows; see `adapters.adapter.SignalListener`."""
         return self._watcher.latest().picture
 
     def seems_ready(self) -> bool:
-        """Returns whether its terminal shows that it is ready; see `adapters.adapter.Listener`."""
+        """Returns whether its terminal shows that it is ready; see `adapters.adapter.SignalListener`."""
         self._watcher.latest()
         return self._watcher.evidence.seen == READY
 
     def asks(self, question_id: str) -> bool:
-        """Returns whether the program still asks that question; see `adapters.adapter.Listener`."""
+        """Returns whether the program still asks that question; see `adapters.adapter.SignalListener`."""
         self._context.open_question(self._watcher.latest())
         return self._context.questions.has(question_id)
 
     def expect(self, source: Source, detail: str) -> None:
-        """Expects reports of a source from now on; see `adapters.adapter.Listener`."""
+        """Expects reports of a source from now on; see `adapters.adapter.SignalListener`."""
         self._context.expected = source
         self._watcher.evidence.report(source, "", detail, self._now())
 
     def mark_missing(self, source: Source, detail: str) -> None:
-        """Notes that a source will report nothing; see `adapters.adapter.Listener`."""
+        """Notes that a source will report nothing; see `adapters.adapter.SignalListener`."""
         self._watcher.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
 
     async def stop(self) -> None:
@@ -248,7 +248,7 @@ class PtyDriver:
                 async for event in events:
                     yield event
 
-    def _sender(self) -> Sender | None:
+    def _sender(self) -> ApiSender | None:
         """Returns the program's API if it has one that takes messages now; without one they are typed."""
         return None if self._types_next else self._find_sender()
 

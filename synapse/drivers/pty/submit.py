@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from synapse.core.agent import WORKING
 from synapse.core.driver import DEGRADED, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
-from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, NotTaken
 from synapse.drivers.pty.context import PtyContext
 from synapse.terminal.delivery import (
     Clear,
@@ -100,7 +100,7 @@ class KeySubmitter:
 class ApiSubmitter:
     """Sends one message by the program's API."""
 
-    def __init__(self, context: PtyContext, sender: Sender, text: str) -> None:
+    def __init__(self, context: PtyContext, sender: ApiSender, text: str) -> None:
         self._context = context
         self._sender = sender
         self._text = text

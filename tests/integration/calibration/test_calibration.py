@@ -11,7 +11,7 @@ import pytest
 from synapse.calibration.run import CalibrationPlan, calibrate
 from synapse.calibration.sandbox import Recipe
 from synapse.calibration.terminals import TerminalKind
-from synapse.calibration.trial import Finding, Verdict, wrong
+from synapse.calibration.trial import Finding, FindingVerdict, wrong
 from synapse.config.process import SystemClock
 from synapse.config.settings import TerminalSize
 from synapse.terminal.theme import Theme
@@ -92,7 +92,7 @@ def test_findings_are_right_except_for_text_that_a_screen_changes(
         "submitted, text whole",
         "completed, 22 bytes",
     ]
-    assert found["long", "answered"].verdict is Verdict.WRONG
+    assert found["long", "answered"].verdict is FindingVerdict.WRONG
     assert found["interrupt", "failed"].seen == "canceled: interrupted"
     assert found["exit", "failed"].seen == "failed: agent_exited"
     assert found["exit", "processes"].seen == "none left"
@@ -121,7 +121,7 @@ def test_a_cli_that_ends_by_itself_is_not_waited_for(folder: Path) -> None:
 
     (ready,) = calibrate(plan, folder, SystemClock(), lambda _: None)
 
-    assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program ended")
+    assert (ready.row, ready.verdict, ready.seen) == ("ready", FindingVerdict.WRONG, "gone: its program ended")
     # A CLI that is only slow has a minute for its start.
     assert float(ready.event.removeprefix("after ").removesuffix(" s")) < 60
 

@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPResponse
 import pytest
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
-from synapse.calibration.scripted_model import SCENES, Hold, Say
+from synapse.calibration.scripted_model import SCENES, HoldText, SayText
 from synapse.config.process import SystemClock
 from tests.unit.calibration.vendors import ANTHROPIC, CHAT, VENDORS, Json, Vendor, events
 
@@ -55,7 +55,7 @@ def events_in(answer: HTTPResponse) -> list[Json]:
 @every_vendor
 def test_the_long_answer_arrives_byte_for_byte_and_is_recorded(model: ModelServer, vendor: Vendor) -> None:
     (act,) = SCENES["long"]
-    assert isinstance(act, Say)
+    assert isinstance(act, SayText)
 
     with Client(model) as client:
         events = events_in(client.ask(vendor, vendor.prompt("calibrate:long:1 please")))
@@ -83,7 +83,7 @@ def test_a_tool_is_called_and_its_result_ends_the_turn(model: ModelServer, vendo
 @every_vendor
 def test_a_held_answer_goes_on_when_it_is_released(model: ModelServer, vendor: Vendor) -> None:
     (act,) = SCENES["slow"]
-    assert isinstance(act, Hold)
+    assert isinstance(act, HoldText)
 
     with Client(model) as client:
         answer = client.ask(vendor, vendor.prompt("calibrate:slow:1 please"))

@@ -17,7 +17,7 @@ from synapse.core.driver import Answered, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
-from synapse.drivers.pty.adapters.adapter import Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.process import Launch
 from synapse.drivers.pty.program import RunningProgram, TerminalUsers, start_program
@@ -61,7 +61,7 @@ class FakeAdapter:
     def __init__(self) -> None:
         self.looks: Callable[[], None] = lambda: None
         self.answers: Callable[[str, Choice], bool] = lambda _question, _choice: False
-        self.sends: Sender | None = None
+        self.sends: ApiSender | None = None
 
     def look(self) -> None:
         self.looks()
@@ -69,7 +69,7 @@ class FakeAdapter:
     async def answer(self, question_id: str, choice: Choice) -> bool:
         return self.answers(question_id, choice)
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return self.sends
 
 

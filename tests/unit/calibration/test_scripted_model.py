@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, Say, Use, act_for, call_for
+from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, SayText, Use, act_for, call_for
 
 
 def test_the_first_act_is_for_the_prompt_and_the_last_one_stays() -> None:
     assert isinstance(act_for(SCENES, "approve", 0), CallTool)
-    assert isinstance(act_for(SCENES, "approve", 1), Say)
+    assert isinstance(act_for(SCENES, "approve", 1), SayText)
     assert act_for(SCENES, "approve", 9) == act_for(SCENES, "approve", 1)
 
 
@@ -20,7 +20,7 @@ def test_an_unknown_scene_is_a_plain_answer() -> None:
 def test_the_long_answer_has_what_terminals_and_markdown_change() -> None:
     (act,) = SCENES["long"]
 
-    assert isinstance(act, Say)
+    assert isinstance(act, SayText)
     assert len(act.text.encode()) > 16_000
     assert len(act.pieces) > 50
     for special in ("FAKE-ECHO[34]", "```python", "日本語", "**bold**", "\\backslash", "<tag"):

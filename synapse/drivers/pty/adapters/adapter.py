@@ -69,7 +69,7 @@ class NotTaken(Exception):
     """The CLI has certainly not taken a message, which may be typed or sent again."""
 
 
-class Sender(Protocol):
+class ApiSender(Protocol):
     """Sends messages by the CLI's API, so that they need not be typed."""
 
     async def send(self, text: str) -> str:
@@ -80,7 +80,7 @@ class Sender(Protocol):
         ...
 
 
-class Listener(Protocol):
+class SignalListener(Protocol):
     """Takes a CLI's signals from its adapter, and tells the adapter what its terminal shows. The driver is one."""
 
     def quiet_for(self) -> float:
@@ -125,7 +125,7 @@ class Adapter(Protocol):
         """Returns how to start the CLI with these arguments."""
         ...
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         """Begins to report: the CLI runs as this process."""
         ...
 
@@ -148,7 +148,7 @@ class Adapter(Protocol):
         """
         ...
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         """Returns what sends messages without typing; None while the CLI has no such way."""
         ...
 

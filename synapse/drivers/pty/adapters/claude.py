@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from synapse.config.private_files import make_private
 from synapse.core.message import Json
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
 from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
@@ -53,7 +53,7 @@ class ClaudeSignals:
 
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._missing = ""
         self._turn = self._ended = ""
         """The turn that began last, and the last one that was reported to be over."""
@@ -88,7 +88,7 @@ class ClaudeSignals:
             arguments=("--settings", str(self._write_settings(settings)), *rest), env=self._proxy_variables()
         )
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         if self._missing:
             listener.mark_missing(Source.SIGNAL, self._missing)
@@ -113,7 +113,7 @@ class ClaudeSignals:
         waiting.answer.set_result(given)
         return True
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -203,7 +203,7 @@ class ClaudeSignals:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
 
-    def _is_over(self, end: SignalReport, listener: Listener) -> bool:
+    def _is_over(self, end: SignalReport, listener: SignalListener) -> bool:
         """Returns whether the turn is over and the transcript has its answer; the hook's answer lacks outer blanks."""
         now = asyncio.get_running_loop().time()
         if now > self._end_until:
@@ -213,7 +213,7 @@ class ClaudeSignals:
         # On a busy machine the transcript has the answer some moments after the hook.
         return self._last_words.exact(end.text) is not None or now > self._exact_until
 
-    def _check_dialogs(self, listener: Listener) -> None:
+    def _check_dialogs(self, listener: SignalListener) -> None:
         """Releases the hook whose dialog is gone, and reports the next question: only one dialog is shown at a time."""
         for question_id, waiting in tuple(self._waiting.items()):
             if question_id != self._reported:

@@ -24,7 +24,7 @@ from typing import Final
 
 from synapse.config.private_files import make_private
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender, knows_flag
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener, knows_flag
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.drivers.pty.adapters.transcript import TranscriptFollower, first_record, open_files, shows_open_files
 from synapse.drivers.pty.process import locate
@@ -72,7 +72,7 @@ class CodexAppServerSignals:
             return self._rollout.prepare(arguments)
         return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote))
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         if self._server is None:
             self._rollout.start(listener, pid)
             listener.mark_missing(Source.SIGNAL, self._missing)
@@ -94,7 +94,7 @@ class CodexAppServerSignals:
         """Answers by the server; see `adapters.adapter.Adapter`."""
         return self._client is not None and await self._client.answer(question_id, choice)
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
 
@@ -154,7 +154,7 @@ class CodexSignals:
 
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._pid = 0
         self._follower: TranscriptFollower | None = None
 
@@ -163,7 +163,7 @@ class CodexSignals:
             return Prepared(arguments=arguments)
         return Prepared(arguments=(NO_DAEMON, *arguments))
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
         self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
@@ -180,7 +180,7 @@ class CodexSignals:
         """Returns False: a rollout is only read."""
         return False
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         """Returns None: its messages are typed."""
         return None
 

@@ -29,7 +29,7 @@ _CONNECTED: Final = "03"
 
 
 class CodexClient:
-    """Implements Sender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
+    """Implements ApiSender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class CodexClient:
         return self._rpc is not None and bool(self._events.thread)
 
     async def send(self, text: str) -> str:
-        """Begins a turn in the conversation that the TUI shows; see `adapters.adapter.Sender`."""
+        """Begins a turn in the conversation that the TUI shows; see `adapters.adapter.ApiSender`."""
         if self._rpc is None or not self._events.thread:
             raise NotTaken("its server has no conversation yet")
         params = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
 from synapse.drivers.pty.adapters.transcript import (
     Tail,
     Ticker,
@@ -49,7 +49,7 @@ class GeminiSignals:
         self._opened_by: float | None = None
         """When the program has certainly opened its session."""
         self._chat = GeminiChat()
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._follower: TranscriptFollower | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._look)
         self._path: Path | None = None
@@ -60,7 +60,7 @@ class GeminiSignals:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
         self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
@@ -79,7 +79,7 @@ class GeminiSignals:
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -100,7 +100,7 @@ class GeminiSignals:
             )
         return self._path
 
-    def _opened_session(self, listener: Listener) -> str:
+    def _opened_session(self, listener: SignalListener) -> str:
         """Returns the session that was begun or resumed in this folder while the program started, if only one was."""
         now = asyncio.get_running_loop().time()
         if self._opened_by is None:

@@ -18,7 +18,7 @@ from synapse.client.events import EventDecoder
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, NotTaken, Prepared, SignalListener
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
@@ -51,7 +51,7 @@ class OpenCodeSignals:
         self._launch = launch
         self._port = 0
         self._events = OpenCodeEvents()
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._source: EventSource | None = None
         self._server: OpenCodeServer | None = None
         self._sender: OpenCodeSender | None = None
@@ -67,7 +67,7 @@ class OpenCodeSignals:
         env = {} if self._launch.env.get(_PASSWORD) else {_PASSWORD: self._launch.secret}
         return Prepared(arguments=(*arguments, *added), env=env)
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._server = OpenCodeServer(self._port, self._authorization())
@@ -88,7 +88,7 @@ class OpenCodeSignals:
     def receive(self, payload: Record) -> None:
         """Does nothing: we give OpenCode no hooks."""
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         """Returns the sender while the server is up."""
         return self._sender if self._source is not None and self._source.is_open else None
 
@@ -160,7 +160,7 @@ def _free_port() -> int:
 
 
 class OpenCodeSender:
-    """Implements Sender for OpenCode's server.
+    """Implements ApiSender for OpenCode's server.
 
     A message goes into the conversation of the last message, with that message's agent and model, and the TUI is made
     to show that conversation. If there is none yet, or the TUI shows its start page again, the sender begins one. If
@@ -187,7 +187,7 @@ class OpenCodeSender:
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
     async def send(self, text: str) -> str:
-        """Sends one message; see `adapters.adapter.Sender`."""
+        """Sends one message; see `adapters.adapter.ApiSender`."""
         text = sanitise(text).strip()
         before = self._events.session
         session = await self._find_session(before)

@@ -14,7 +14,7 @@ import pytest
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import opencode
-from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, NotTaken
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.net.http_types import HttpFailed
 from synapse.terminal.picture import Picture
@@ -45,7 +45,7 @@ async def running(
 
 
 def sending(
-    folder: Path, server: FakeOpenCode, work: Callable[[Sender, KeepingListener], Awaitable[Kept]], *arguments: str
+    folder: Path, server: FakeOpenCode, work: Callable[[ApiSender, KeepingListener], Awaitable[Kept]], *arguments: str
 ) -> Kept:
     async def story() -> Kept:
         async with running(folder, server, *arguments) as (signals, listener):
@@ -56,7 +56,7 @@ def sending(
     return asyncio.run(story())
 
 
-async def send_hello(sender: Sender, _listener: KeepingListener) -> str:
+async def send_hello(sender: ApiSender, _listener: KeepingListener) -> str:
     return await sender.send("hello\n  there\x1b[2J")
 
 
@@ -85,7 +85,7 @@ def test_the_agent_and_the_model_of_the_command_line_are_used(tmp_path: Path) ->
 def test_a_later_message_uses_the_persons_last_conversation_agent_and_model(tmp_path: Path) -> None:
     server = FakeOpenCode()
 
-    async def work(sender: Sender, listener: KeepingListener) -> None:
+    async def work(sender: ApiSender, listener: KeepingListener) -> None:
         await sender.send("ours")
         server.emit_prompt("ses_theirs", "what the person typed", "msg_2")
         await until(lambda: len([report for report in listener.reports if report.kind is SignalKind.SUBMITTED]) == 2)
@@ -106,7 +106,7 @@ OURS = {"id": "ses_ours", "title": "Our work"}
 def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
     """Returns where a message goes when this is on the screen; `ses_ours` had a message before."""
 
-    async def work(sender: Sender, listener: KeepingListener) -> None:
+    async def work(sender: ApiSender, listener: KeepingListener) -> None:
         server.emit_prompt("ses_ours", "what the person typed")
         await until(lambda: any(report.kind is SignalKind.SUBMITTED for report in listener.reports))
         listener.shown = shown
