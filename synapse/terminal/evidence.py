@@ -151,13 +151,13 @@ class Evidence:
             paints_frames=paints_frames,
         )
         if picture is None or look.is_half_painted:
-            return self._judged(look)
+            return self._with_verdict(look)
         detail = f"a dialog is open: {look.dialog}" if dialog else "no dialog is open"
         self._claim(Source.DIALOG, WAITING if dialog else "", detail, now)
         self._read_title(picture, now)
         self._read_screen(picture, quiet_for, now)
         self._judge(now)
-        return self._judged(look)
+        return self._with_verdict(look)
 
     def report(self, source: Source, state: str, detail: str, now: float) -> None:
         """Takes the state that a source other than the screen claims: a hook, a transcript, the end of the process."""
@@ -167,7 +167,7 @@ class Evidence:
     def exited(self, detail: str, now: float) -> None:
         self.report(Source.EXIT, EXITED, detail, now)
 
-    def _judged(self, look: Look) -> Look:
+    def _with_verdict(self, look: Look) -> Look:
         return replace(look, state=self._verdict.state, is_told=self._verdict.source not in _GUESSES)
 
     def _read_title(self, picture: Picture, now: float) -> None:

@@ -98,7 +98,13 @@ class Answerer:
         return is_gone
 
     async def _answer_by_keys(self, question_id: str, choice: Choice) -> str:
-        opened = await self._wait_undisturbed(question_id)
+        # Wait until it is shown and no key of a person is under way to it. Nothing may be awaited between this and the
+        # first key.
+        opened = await self._while_asked(
+            question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
+        )
+        if opened is None:
+            raise _unresponsive("a person types there, or its dialog is not fully visible; no key was pressed")
         self._require_unanswered(question_id)
         dialog = opened.dialog
         if dialog is None or dialog.choose is Choosing.NONE or not opened.is_shown:
@@ -125,18 +131,6 @@ class Answerer:
                 hint="look at its terminal: `synapse attach`",
             )
 
-    async def _wait_undisturbed(self, question_id: str) -> OpenQuestion:
-        """Returns the question when it is shown and no key of a person is under way to it.
-
-        Nothing may be awaited between this and the first key.
-        """
-        opened = await self._while_asked(
-            question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
-        )
-        if opened is None:
-            raise _unresponsive("a person types there, or its dialog is not fully visible; no key was pressed")
-        return opened
-
     def _is_whole(self, opened: OpenQuestion) -> bool:
         return opened.dialog is None or self._context.questions.is_seen
 
@@ -148,16 +142,16 @@ class Answerer:
     async def _choose(self, question_id: str, dialog: Dialog, index: int) -> None:
         match dialog.choose:
             case Choosing.DIGIT:
-                self._keys(dialog.options[index].key.encode())
+                self._press(dialog.options[index].key.encode())
             case Choosing.LINE:
-                self._keys(dialog.options[index].key.encode() + self._context.profile.typing.enter)
+                self._press(dialog.options[index].key.encode() + self._context.profile.typing.enter)
             case Choosing.ARROWS | Choosing.NONE:
                 await self._highlight(question_id, dialog, index)
-                self._keys(self._context.profile.typing.enter)
+                self._press(self._context.profile.typing.enter)
 
     async def _highlight(self, question_id: str, dialog: Dialog, index: int) -> None:
         """Moves to an option and waits until it is seen to be highlighted: only then may Enter be pressed."""
-        self._keys(dialog.moves_to(index))
+        self._press(dialog.moves_to(index))
         if not await self._sees(question_id, lambda seen: seen.marked == index):
             # Nothing was chosen, so the question may be answered again.
             self._answered.pop(question_id, None)
@@ -168,16 +162,16 @@ class Answerer:
         if dialog.choose is Choosing.ARROWS:
             await self._highlight(question_id, dialog, index)
         else:
-            self._keys(dialog.options[index].key.encode())
+            self._press(dialog.options[index].key.encode())
             if not await self._sees(question_id, lambda seen: seen.marked == index):
                 raise _unresponsive("the field for the text did not open; nothing was written")
         picture = self._context.look().picture
         line = " ".join(text.split())
         typed = keystrokes(line, self._context.profile, bracketed_paste=bool(picture and picture.bracketed_paste))
-        self._keys(typed.data)
+        self._press(typed.data)
         if not await self._shows(question_id, typed.shown):
             raise _unresponsive("the text does not appear in its dialog; it was not submitted")
-        self._keys(self._context.profile.typing.enter)
+        self._press(self._context.profile.typing.enter)
 
     async def _wait_until_gone(self, question_id: str) -> bool:
         """Waits until the question is not asked any more; False when it stays. A denial may end the program."""
@@ -232,7 +226,7 @@ class Answerer:
             await context.watcher.next_look(context.questions.deadline, self._person_due(), end)
         return True
 
-    def _keys(self, data: bytes) -> None:
+    def _press(self, data: bytes) -> None:
         self._context.program.write(data)
 
     def _begin(self, question_id: str, how: str) -> None:

@@ -68,7 +68,7 @@ class ClaudeSignals:
         """The last question that was reported."""
         self._waiting: dict[str, _WaitingHook] = {}
         """Question → the hook that waits for its answer, oldest first."""
-        self._ticker = Ticker(_LOOK_SECONDS, self._look)
+        self._ticker = Ticker(_LOOK_SECONDS, self._tick)
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Adds our hooks to the person's own `--settings`, if there are any."""
@@ -97,7 +97,7 @@ class ClaudeSignals:
             self._prompts.open()
 
     def look(self) -> None:
-        self._look()
+        self._tick()
 
     def receive(self, payload: Record) -> asyncio.Future[Json] | None:
         # A later hook of a turn may report before we have read the prompt that began it.
@@ -140,7 +140,7 @@ class ClaudeSignals:
             self._begin(payload, report)
         else:
             self._finish(report)
-        self._look()
+        self._tick()
         self._ticker.start()
         return None
 
@@ -183,7 +183,7 @@ class ClaudeSignals:
         self._ticker.start()
         return answer
 
-    def _look(self) -> float | None:
+    def _tick(self) -> float | None:
         """Looks for what no hook reports: an interrupt, a dialog that was answered, that Claude is ready."""
         if self._listener is None:
             return None

@@ -51,7 +51,7 @@ class GeminiSignals:
         self._chat = GeminiChat()
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower | None = None
-        self._ticker = Ticker(_LOOK_SECONDS, self._look)
+        self._ticker = Ticker(_LOOK_SECONDS, self._tick)
         self._path: Path | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
@@ -142,7 +142,7 @@ class GeminiSignals:
         else:
             self._ticker.stop()
 
-    def _look(self) -> float | None:
+    def _tick(self) -> float | None:
         """Reports the end of a turn once the terminal shows it."""
         if self._listener is None or self._follower is None:
             return None
