@@ -137,8 +137,12 @@ class _Attachment:
         while True:
             timeout = _ESCAPE_SECONDS if parser.pending else None
             ready, _, _ = select.select(sources, (), (), timeout)
-            if self._wakes in ready and self._is_over():
-                return Detached(_HOST_CLOSED, lost=True)
+            if self._wakes in ready:
+                reasons = os.read(self._wakes, _READ_SIZE)
+                if _RESIZED in reasons:
+                    self._connection.send(encode(Resize(*self._person.size())))
+                if _OVER in reasons:
+                    return Detached(_HOST_CLOSED, lost=True)
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
             elif data := os.read(self._person.source, _READ_SIZE):
@@ -147,13 +151,6 @@ class _Attachment:
                 return Detached("the input ended")
             if not self._send(keys):
                 return Detached("detached")
-
-    def _is_over(self) -> bool:
-        """Reads why the pipe woke us: sends a new size to the host, returns True at the end of the connection."""
-        reasons = os.read(self._wakes, _READ_SIZE)
-        if _RESIZED in reasons:
-            self._connection.send(encode(Resize(*self._person.size())))
-        return _OVER in reasons
 
     def _send(self, keys: list[Key]) -> bool:
         """Sends keys to the host; returns False at the detach key."""
@@ -185,14 +182,18 @@ class _Attachment:
                         self._ended = Detached("the program ended", status)
                     case _:
                         continue
-        self._wake(_OVER)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._waker, _OVER)
 
     def _role_changed(self, role: Role) -> None:
+        """Shows a note about it in the bottom row until the program paints over it."""
         self._types = role.types
         notes = [note for note in (self._role_note(), self._size_note()) if note]
         self._was_refused_keys = self._was_refused_keys or not role.types
         if notes:
-            self._show_note(f" {' · '.join(notes)} ")
+            # A note longer than the row would scroll the screen.
+            shown = f" {' · '.join(notes)} "[: self._person.size()[0] - 1]
+            self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{shown}\x1b[0m\x1b[K\x1b8".encode())
 
     def _role_note(self) -> str:
         if not self._options.types:
@@ -207,16 +208,6 @@ class _Attachment:
         if columns <= here_columns and rows <= here_rows:
             return ""
         return f"painted for {columns} x {rows}"
-
-    def _show_note(self, text: str) -> None:
-        """Shows a note in the bottom row until the program paints over it."""
-        # A note longer than the row would scroll the screen.
-        shown = text[: self._person.size()[0] - 1]
-        self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{shown}\x1b[0m\x1b[K\x1b8".encode())
-
-    def _wake(self, reason: bytes) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._waker, reason)
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -236,15 +236,14 @@ class Keyboard:
         self.close()
         self._pass(self._parser.feed(data))
         if self._parser.pending:
-            self._timer = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(
+                _ESCAPE_SECONDS, lambda: self._pass(self._parser.flush())
+            )
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _flush(self) -> None:
-        self._pass(self._parser.flush())
 
     def _pass(self, keys: list[Key]) -> None:
         data = b"".join(key.raw for key in keys if key.kind is not KeyKind.REPORT)

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from synapse.calibration.model_server import Fact
 from synapse.calibration.sandbox import WhenLimited
@@ -17,10 +17,9 @@ from synapse.calibration.scripted_model import ASKED, COLOURS, MADE_BY_TOOL
 from synapse.calibration.trial import (
     ANSWER_SECONDS,
     Finding,
-    SeenEvent,
+    FindingVerdict,
     Trial,
-    Turn,
-    Verdict,
+    TrialTurn,
     compared,
     delay_between,
     reason,
@@ -66,7 +65,7 @@ def approve(trial: Trial) -> Iterator[Finding]:
     row, made = "approve", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "approve")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     other = trial.send("queued", "queued")
     ran = trial.sandbox.synapse("approve", turn.task_id)
@@ -83,7 +82,7 @@ def deny(trial: Trial) -> Iterator[Finding]:
     row, made = "deny", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "deny")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     ran = trial.sandbox.synapse("deny", turn.task_id)
     yield compared(row, "denied", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -103,13 +102,18 @@ def question(trial: Trial) -> Iterator[Finding]:
     turn = trial.send(row, "question")
     trial.truth.wait_for(turn.name, Fact.CALLED, Fact.LACKED, seconds=ANSWER_SECONDS)
     # Codex offers the tool to the model even in modes where it refuses the call.
-    trial.wait_until(lambda: bool(_question_now(trial) or trial.truth.last(turn.name, Fact.SAID)), WAIT_SECONDS)
+    trial.wait_until(
+        lambda: bool(object_in(trial.sandbox.ask("/status"), "question") or trial.truth.last(turn.name, Fact.SAID)),
+        WAIT_SECONDS,
+    )
     if trial.truth.last(turn.name, Fact.SAID) is not None:
         turn.follower.until_finished(ANSWER_SECONDS)
-        yield Finding(row=row, event="waiting", expected="-", seen=_why_not(trial, turn), verdict=Verdict.NOT_OFFERED)
+        refused = trial.truth.last(turn.name, Fact.RESULT)
+        why = refused.text if refused else "it has no tool for questions"
+        yield Finding(row=row, event="waiting", expected="-", seen=why, verdict=FindingVerdict.NOT_OFFERED)
         return
     yield (waiting := _waiting(trial, turn, ASKED, "choice"))
-    if waiting.verdict is Verdict.WRONG:
+    if waiting.verdict is FindingVerdict.WRONG:
         return
     ran = trial.sandbox.synapse("answer", turn.task_id, colour)
     yield compared(row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -128,7 +132,7 @@ def interrupt(trial: Trial) -> Iterator[Finding]:
     yield compared(row, "working", "working", working.status if held and working else "the model was not asked")
     urgent = trial.send(row, "urgent", "please", "--priority", "5")
     yield (first := trial.failed(turn, "canceled: interrupted", Fact.LEFT))
-    if first.verdict is Verdict.RIGHT:
+    if first.verdict is FindingVerdict.RIGHT:
         yield trial.taken(urgent)
         yield trial.answered(urgent)
     trial.model.release(turn.name)
@@ -145,7 +149,7 @@ def rate_limit(trial: Trial) -> Iterator[Finding]:
     match trial.sandbox.recipe.when_limited:
         case WhenLimited.ASKS:
             yield (waiting := _waiting(trial, turn, "limit", "choice", Fact.REFUSED))
-            if waiting.verdict is Verdict.WRONG:
+            if waiting.verdict is FindingVerdict.WRONG:
                 return
             ran = trial.sandbox.synapse("answer", turn.task_id, "Stop")
             yield compared(turn.row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
@@ -201,7 +205,7 @@ def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
     turn = trial.send(row, row)
     yield trial.taken(turn)
     yield (answered := trial.answered(turn))
-    if answered.verdict is Verdict.RIGHT:
+    if answered.verdict is FindingVerdict.RIGHT:
         after = trial.send(row, "after")
         yield trial.taken(after)
         yield trial.answered(after)
@@ -210,13 +214,13 @@ def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
 def _left_behind(trial: Trial, row: str) -> Finding:
     if not trial.sandbox.sees_processes:
         seen = "unknown on this system"
-        return Finding(row=row, event="processes", expected="-", seen=seen, verdict=Verdict.NOT_OFFERED)
+        return Finding(row=row, event="processes", expected="-", seen=seen, verdict=FindingVerdict.NOT_OFFERED)
     trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
     left = trial.sandbox.processes()
     return compared(row, "processes", "none left", "; ".join(left.values()) or "none left")
 
 
-def _retrying(trial: Trial, turn: Turn) -> Finding:
+def _retrying(trial: Trial, turn: TrialTurn) -> Finding:
     """Checks that the agent's status says that it retries, and when."""
     truth = trial.truth.wait_for(turn.name, Fact.REFUSED, seconds=ANSWER_SECONDS)
     trial.wait_until(lambda: "tries again at" in _why(trial), WAIT_SECONDS)
@@ -236,11 +240,11 @@ def _why(trial: Trial) -> str:
     return str(trial.sandbox.ask("/status").get("why", ""))
 
 
-def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.CALLED) -> Finding:
+def _waiting(trial: Trial, turn: TrialTurn, about: str, kind: str, fact: Fact = Fact.CALLED) -> Finding:
     """Checks that the task waits for a person and has the question."""
     truth = trial.truth.wait_for(turn.name, fact, seconds=ANSWER_SECONDS)
     seen = turn.follower.until(lambda seen: seen.status == "input_required", WAIT_SECONDS)
-    shown = _question(seen) if seen else {}
+    shown = object_in(object_in(seen.task, "metadata"), "question") if seen else {}
     conclusion = f"waiting, {shown.get('kind')}: {about if about in str(shown) else shown}" if seen else "not waiting"
     return compared(
         turn.row,
@@ -252,20 +256,7 @@ def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.
     )
 
 
-def _question_now(trial: Trial) -> dict[str, Any]:
-    return object_in(trial.sandbox.ask("/status"), "question")
-
-
-def _why_not(trial: Trial, turn: Turn) -> str:
-    refused = trial.truth.last(turn.name, Fact.RESULT)
-    return refused.text if refused else "it has no tool for questions"
-
-
-def _question(seen: SeenEvent) -> dict[str, Any]:
-    return object_in(object_in(seen.task, "metadata"), "question")
-
-
-def _kept_apart(trial: Trial, first: Turn, second: Turn) -> Finding:
+def _kept_apart(trial: Trial, first: TrialTurn, second: TrialTurn) -> Finding:
     """Checks that the second message was typed only after the first turn had ended."""
     ended, begun = trial.truth.last(first.name, Fact.SAID), trial.truth.first(second.name, Fact.ASKED)
     is_apart = ended is not None and begun is not None and ended.at < begun.at

@@ -10,7 +10,7 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -22,10 +22,10 @@ from synapse.calibration.scripted_model import (
     Act,
     Body,
     CallTool,
-    Hold,
+    HoldText,
     ModelRequest,
     Refuse,
-    Say,
+    SayText,
     Scene,
     act_for,
     call_for,
@@ -164,10 +164,10 @@ class _Connection(BaseHTTPRequestHandler):
     def _do(self, act: Act, api: VendorApi, request: ModelRequest, turn: str) -> None:
         ledger, number = self._model.ledger, self._model.next_number()
         match act:
-            case Say():
+            case SayText():
                 frames = api.say(request, iter(act.pieces), number)
                 self._stream(frames, turn, Fact.SAID, act.text)
-            case Hold():
+            case HoldText():
                 text = "".join(act.begin) + act.end
                 self._stream(api.say(request, self._held(act, turn), number), turn, Fact.SAID, text)
             case CallTool():
@@ -184,7 +184,7 @@ class _Connection(BaseHTTPRequestHandler):
             case _:
                 assert_never(act)
 
-    def _held(self, act: Hold, turn: str) -> Iterator[str]:
+    def _held(self, act: HoldText, turn: str) -> Iterator[str]:
         yield from act.begin
         self._model.ledger.note(turn, Fact.HELD)
         while not self._model.is_released(turn):
@@ -266,7 +266,7 @@ class Fact(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One fact of one turn. `at` is wall-clock time, which two processes share."""
 
     at: datetime
@@ -281,36 +281,35 @@ class Ledger:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition()
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
 
     def note(self, turn: str, fact: Fact, text: str = "") -> None:
         with self._changed:
-            self._entries.append(Entry(self._clock.now(), turn, fact, text))
+            self._entries.append(LedgerEntry(self._clock.now(), turn, fact, text))
             self._changed.notify_all()
 
-    def of(self, turn: str) -> list[Entry]:
+    def of(self, turn: str) -> list[LedgerEntry]:
         """Returns the facts of one turn."""
         with self._changed:
             return [entry for entry in self._entries if entry.turn == turn]
 
-    def last(self, turn: str, *facts: Fact) -> Entry | None:
+    def last(self, turn: str, *facts: Fact) -> LedgerEntry | None:
         """Returns the newest of these facts of a turn."""
         return next((entry for entry in reversed(self.of(turn)) if entry.fact in facts), None)
 
-    def first(self, turn: str, fact: Fact) -> Entry | None:
+    def first(self, turn: str, fact: Fact) -> LedgerEntry | None:
         """Returns the oldest fact of this kind of a turn."""
         return next((entry for entry in self.of(turn) if entry.fact is fact), None)
 
-    def wait_for(self, turn: str, *facts: Fact, seconds: float) -> Entry | None:
+    def wait_for(self, turn: str, *facts: Fact, seconds: float) -> LedgerEntry | None:
         """Waits for one of these facts and returns the newest; None if none came in time."""
-        self._wait(lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds
+            )
         return self.last(turn, *facts)
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         with self._changed:
             return list(self._entries)
-
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(condition, seconds)

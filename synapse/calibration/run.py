@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from synapse.calibration.checks import EXIT_SECONDS, ROWS
 from synapse.calibration.model_server import Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
-from synapse.calibration.trial import Finding, Trial, Verdict, compared
+from synapse.calibration.trial import Finding, FindingVerdict, Trial, compared
 from synapse.core.agent import READY
 from synapse.core.errors import AgentFailed, CommandMissing
 from synapse.core.types import Clock
@@ -65,15 +65,19 @@ def _findings(trial: Trial, profile: str, rows: Sequence[str]) -> Iterator[Findi
     before = trial.sandbox.settings()
     ready = _start(trial, profile)
     yield ready
-    if ready.verdict is Verdict.WRONG:
+    if ready.verdict is FindingVerdict.WRONG:
         return
     for row in rows:
-        yield from _row(trial, row)
-        if row != LAST_ROW and not _is_ready_again(trial):
+        try:
+            yield from ROWS[row](trial)
+        except AgentFailed as error:
+            yield Finding(row=row, event="sent", expected="accepted", seen=str(error), verdict=FindingVerdict.WRONG)
+        if row != LAST_ROW and not _recover(trial):
             yield _restart(trial, profile, row)
     if LAST_ROW not in rows:
         trial.sandbox.synapse("stop", AGENT, "--force")
-    yield compared("settings", "compared", "unchanged", _changed(before, trial.sandbox.settings()) or "unchanged")
+    changed = {name for name, _ in set(before.items()) ^ set(trial.sandbox.settings().items())}
+    yield compared("settings", "compared", "unchanged", ", ".join(sorted(changed)) or "unchanged")
 
 
 def _start(trial: Trial, profile: str) -> Finding:
@@ -91,14 +95,7 @@ def _start(trial: Trial, profile: str) -> Finding:
     return compared("ready", event, READY, seen, source=str(status.get("source", "")))
 
 
-def _row(trial: Trial, row: str) -> Iterator[Finding]:
-    try:
-        yield from ROWS[row](trial)
-    except AgentFailed as error:
-        yield Finding(row=row, event="sent", expected="accepted", seen=str(error), verdict=Verdict.WRONG)
-
-
-def _is_ready_again(trial: Trial) -> bool:
+def _recover(trial: Trial) -> bool:
     """Cancels what a row has left open; returns whether the agent is ready for the next row."""
     for turn in trial.unfinished():
         trial.sandbox.synapse("cancel", turn.task_id)
@@ -111,7 +108,7 @@ def _restart(trial: Trial, profile: str, row: str) -> Finding:
     trial.sandbox.synapse("stop", AGENT, "--force")
     _start(trial, profile)
     seen = f"restarted: {why}"
-    return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=Verdict.WRONG)
+    return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=FindingVerdict.WRONG)
 
 
 def _wait_until_ready(trial: Trial, seconds: float) -> bool:
@@ -122,10 +119,6 @@ def _wait_until_ready(trial: Trial, seconds: float) -> bool:
 
 def _state(trial: Trial) -> str:
     return str(trial.sandbox.ask("/status").get("state", ""))
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    return ", ".join(sorted({name for name, _ in set(before.items()) ^ set(after.items())}))
 
 
 def _clear_up(trial: Trial) -> None:

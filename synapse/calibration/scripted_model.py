@@ -28,7 +28,7 @@ class Use(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SayText:
     """Answer with a text, in these pieces."""
 
     pieces: tuple[str, ...]
@@ -39,7 +39,7 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldText:
     """Begin an answer and hold it until it is released or the CLI disconnects."""
 
     begin: tuple[str, ...]
@@ -63,7 +63,7 @@ class Refuse:
     retry_after: int = 0
 
 
-Act = Say | Hold | CallTool | Refuse
+Act = SayText | HoldText | CallTool | Refuse
 Scene = tuple[Act, ...]
 """The acts of one turn: the first for the prompt, the next for each tool result; the last one repeats."""
 
@@ -96,18 +96,18 @@ def _lines(count: int) -> str:
 
 
 SCENES: Final[Mapping[str, Scene]] = {
-    "one-line": (Say(("The answer ", "to one line.")),),
-    "multi-line": (Say(_in_pieces("Three lines:\n\n- one\n- two: FAKE-ECHO[34]\n\nand the *last* one.", 7)),),
-    "long": (Say(_in_pieces(_long_text(), 211)),),
-    "tall": (Say(_in_pieces(_lines(60), 97)),),
-    "huge": (Say(_in_pieces(_lines(2000), 499)),),
-    "after": (Say(("The answer ", "afterwards.")),),
-    "approve": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("The tool ", "has run."))),
-    "deny": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("It was ", "not allowed."))),
-    "question": (CallTool(Use.ASK), Say(("A colour ", "was chosen."))),
-    "queued": (Say(("It waited ", "for its turn.")),),
-    "slow": (Hold(("A slow ", "answer ", "begins "), "and ends."),),
-    "urgent": (Say(("The urgent ", "answer.")),),
+    "one-line": (SayText(("The answer ", "to one line.")),),
+    "multi-line": (SayText(_in_pieces("Three lines:\n\n- one\n- two: FAKE-ECHO[34]\n\nand the *last* one.", 7)),),
+    "long": (SayText(_in_pieces(_long_text(), 211)),),
+    "tall": (SayText(_in_pieces(_lines(60), 97)),),
+    "huge": (SayText(_in_pieces(_lines(2000), 499)),),
+    "after": (SayText(("The answer ", "afterwards.")),),
+    "approve": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), SayText(("The tool ", "has run."))),
+    "deny": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), SayText(("It was ", "not allowed."))),
+    "question": (CallTool(Use.ASK), SayText(("A colour ", "was chosen."))),
+    "queued": (SayText(("It waited ", "for its turn.")),),
+    "slow": (HoldText(("A slow ", "answer ", "begins "), "and ends."),),
+    "urgent": (SayText(("The urgent ", "answer.")),),
     "api-error": (Refuse(400, "calibration refuses this request"),),
     "rate-limit": (Refuse(429, "calibration says: too many requests", retry_after=3600),),
 }

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Sandbox
-from synapse.client.events import EventStream, ServerEvent, open_stream
+from synapse.client.events import EventStream, open_stream
 from synapse.client.http import Answer, HostAddress, NoAnswer
 from synapse.core.errors import AgentFailed
 from synapse.core.json_text import object_in, objects_in
@@ -32,7 +32,7 @@ FINISHED = ("completed", "failed", "canceled")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TrialTurn:
     """One message that was sent: its name at the model, its text and its task."""
 
     row: str
@@ -53,13 +53,13 @@ class Trial:
         self.model = model
         self.clock = clock
         self._numbers = count(1)
-        self._sent: list[Turn] = []
+        self._sent: list[TrialTurn] = []
 
     @property
     def truth(self) -> Ledger:
         return self.model.ledger
 
-    def send(self, row: str, scene: str, rest: str = "please", *options: str) -> Turn:
+    def send(self, row: str, scene: str, rest: str = "please", *options: str) -> TrialTurn:
         """Sends the agent a message that makes the model play a scene.
 
         Raises:
@@ -72,11 +72,11 @@ class Trial:
         address = self.sandbox.address()
         if not task_id or address is None:
             raise AgentFailed(f"the message was not accepted: {(ran.output or ran.notices).strip()}")
-        turn = Turn(row, name, text, TaskFollower(address, task_id, self.clock))
+        turn = TrialTurn(row, name, text, TaskFollower(address, task_id, self.clock))
         self._sent.append(turn)
         return turn
 
-    def unfinished(self) -> list[Turn]:
+    def unfinished(self) -> list[TrialTurn]:
         """Returns the turns that have not ended; closes all followers and clears the list of turns."""
         sent, self._sent = self._sent, []
         for turn in sent:
@@ -92,7 +92,7 @@ class Trial:
             pause.wait(_TICK_SECONDS)
         return True
 
-    def taken(self, turn: Turn) -> Finding:
+    def taken(self, turn: TrialTurn) -> Finding:
         """Checks that the message was submitted with its whole text."""
         truth = self.truth.wait_for(turn.name, Fact.ASKED, seconds=SUBMIT_SECONDS)
         seen = turn.follower.until(
@@ -108,7 +108,7 @@ class Trial:
             delay=delay_between(truth.at if truth else None, seen.at if seen else None),
         )
 
-    def answered(self, turn: Turn) -> Finding:
+    def answered(self, turn: TrialTurn) -> Finding:
         """Checks that the task is completed with exactly the text that the model sent."""
         end = turn.follower.until_finished(ANSWER_SECONDS)
         truth = self.truth.last(turn.name, Fact.SAID)
@@ -126,7 +126,7 @@ class Trial:
             delay=delay_between(truth.at if truth else None, end.at if end else None),
         )
 
-    def failed(self, turn: Turn, expected: str, *facts: Fact) -> Finding:
+    def failed(self, turn: TrialTurn, expected: str, *facts: Fact) -> Finding:
         """Checks that the turn failed for this reason; the truth is the last of these facts."""
         end = turn.follower.until_finished(ANSWER_SECONDS)
         # The source of the verdict is in the status; the receipt of a failure names the journal.
@@ -142,13 +142,13 @@ class Trial:
             delay=delay_between(truth.at if truth else None, end.at if end else None),
         )
 
-    def _arrived(self, turn: Turn) -> str:
-        asked = [entry for entry in self.truth.of(turn.name) if entry.fact is Fact.ASKED]
-        if not asked:
+    def _arrived(self, turn: TrialTurn) -> str:
+        asked = self.truth.first(turn.name, Fact.ASKED)
+        if asked is None:
             return "but the model did not get it"
-        return "text whole" if turn.text in asked[0].text else f"text changed: {asked[0].text[-_SHOWN_CHARACTERS:]!r}"
+        return "text whole" if turn.text in asked.text else f"text changed: {asked.text[-_SHOWN_CHARACTERS:]!r}"
 
-    def _present_state(self, turn: Turn) -> str:
+    def _present_state(self, turn: TrialTurn) -> str:
         """Returns the state of task and agent, for an expected event that did not come."""
         status = self.sandbox.ask("/status")
         return f"task {turn.follower.status}; agent {status.get('state', 'gone')}: {status.get('why', '')}"
@@ -245,7 +245,9 @@ class TaskFollower:
             # A stream also ends when the task waits for a person; later events are on the next stream.
             self.close()
             return self.status not in FINISHED
-        self._add(event)
+        data: dict[str, Any] = json.loads(event.data)
+        self._last_id = event.id or self._last_id
+        self.seen.append(SeenEvent(event.name, object_in(data, "event"), object_in(data, "task")))
         return True
 
     def _open(self, deadline: float) -> EventStream:
@@ -257,13 +259,8 @@ class TaskFollower:
             self._stream = opened
         return self._stream
 
-    def _add(self, event: ServerEvent) -> None:
-        data: dict[str, Any] = json.loads(event.data)
-        self._last_id = event.id or self._last_id
-        self.seen.append(SeenEvent(event.name, object_in(data, "event"), object_in(data, "task")))
 
-
-class Verdict(StrEnum):
+class FindingVerdict(StrEnum):
     """Whether a conclusion was right."""
 
     RIGHT = "ok"
@@ -282,7 +279,7 @@ class Finding:
     seen: str
     source: str = ""
     delay: timedelta | None = None
-    verdict: Verdict = Verdict.RIGHT
+    verdict: FindingVerdict = FindingVerdict.RIGHT
 
     @property
     def milliseconds(self) -> int | None:
@@ -302,7 +299,7 @@ class Finding:
 
 def compared(row: str, event: str, expected: str, seen: str, **more: Any) -> Finding:
     """Returns a finding that is right if `seen` equals `expected`."""
-    verdict = Verdict.RIGHT if seen == expected else Verdict.WRONG
+    verdict = FindingVerdict.RIGHT if seen == expected else FindingVerdict.WRONG
     return Finding(row=row, event=event, expected=expected, seen=seen, verdict=verdict, **more)
 
 
@@ -311,7 +308,7 @@ def delay_between(truth: datetime | None, seen: datetime | None) -> timedelta | 
 
 
 def wrong(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    return [finding for finding in findings if finding.verdict is FindingVerdict.WRONG]
 
 
 def median_delay(findings: Sequence[Finding]) -> int | None:

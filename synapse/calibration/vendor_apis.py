@@ -217,7 +217,10 @@ class Gemini:
         return ModelRequest(
             said=tuple(said),
             results=tuple(results),
-            tools={str(one.get("name")): _gemini_parameters(one) for one in declared},
+            tools={
+                str(one.get("name")): parameters(one.get("parametersJsonSchema") or one.get("parameters"))
+                for one in declared
+            },
             structured="json" in str(config.get("responseMimeType", "")),
             streams="streamGenerateContent" in path,
         )
@@ -246,10 +249,6 @@ class Gemini:
             retry = {"@type": f"{_GEMINI_DETAILS}.RetryInfo", "retryDelay": f"{refusal.retry_after}s"}
             error["details"] = [{"@type": f"{_GEMINI_DETAILS}.QuotaFailure", "violations": [quota]}, retry]
         return {"error": error}
-
-
-def _gemini_parameters(declaration: Body) -> frozenset[str]:
-    return parameters(declaration.get("parametersJsonSchema") or declaration.get("parameters"))
 
 
 def _gemini_content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from synapse.calibration.checks import ROWS
 from synapse.calibration.run import CalibrationPlan, calibrate, require_program
 from synapse.calibration.sandbox import load_recipe, recipe_names
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind, own_terminal
-from synapse.calibration.trial import Finding, Verdict, compared, median_delay, wrong
+from synapse.calibration.trial import Finding, FindingVerdict, compared, median_delay, wrong
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
 from synapse.cli.output import print_json, print_notice, print_result
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def counted(self) -> int:
-        return sum(finding.verdict is not Verdict.NOT_OFFERED for finding in self.findings)
+        return sum(finding.verdict is not FindingVerdict.NOT_OFFERED for finding in self.findings)
 
     @property
     def right(self) -> str:

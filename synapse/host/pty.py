@@ -30,7 +30,7 @@ from synapse.core.question import Choice
 from synapse.core.requests import SECRET_HEADER
 from synapse.core.task import Task
 from synapse.core.text import sanitise
-from synapse.drivers.pty.adapters.adapter import Adapter, LaunchContext, Listener, Sender
+from synapse.drivers.pty.adapters.adapter import Adapter, ApiSender, LaunchContext, SignalListener
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, CodexSignals
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
@@ -258,7 +258,7 @@ class CliSignals:
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 
-    def start(self, listener: Listener, pid: int) -> None:
+    def start(self, listener: SignalListener, pid: int) -> None:
         if self._adapter is not None:
             self._adapter.start(listener, pid)
 
@@ -270,7 +270,7 @@ class CliSignals:
         """Answer a question through the CLI's own interface. Returns False when it has none."""
         return self._adapter is not None and await self._adapter.answer(question_id, choice)
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         """Return what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 

@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 
 def count_shown(lines: Sequence[str], text: str, profile: Profile) -> int:
-    """Return how often `lines` show `text` before it is typed: earlier messages with identical text.
+    """Returns how often `lines` show `text` before it is typed: earlier messages with identical text.
 
     Returns 0 if the profile has a rule for the echo, since the last echo is then ours.
     """
@@ -42,7 +42,7 @@ def count_shown(lines: Sequence[str], text: str, profile: Profile) -> int:
 
 
 def answer_text(lines: Sequence[str], text: str, profile: Profile, *, earlier: int = 0) -> str:
-    """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found.
+    """Returns what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found.
 
     `earlier` is the result of `count_shown` before the text was typed.
     """
@@ -76,7 +76,7 @@ class StableText:
         self._rewrites = 0
 
     def receive(self, shown: str) -> str:
-        """Take the text that is shown now; return the stable part of it, or an empty string if that is no news."""
+        """Takes the text that is shown now; returns the stable part of it, or an empty string if that is no news."""
         before, self._lines = self._lines, shown.split("\n")
         alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, self._lines, strict=False))
         text = "\n".join(line for line, _ in alike).rstrip()
@@ -93,17 +93,20 @@ class StableText:
 def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
     end = _above_prompt(lines, profile, start)
     end = next((row for row in range(start, end) if _matches(profile.answer.end, lines[row])), end)
-    kept = [line for line in lines[start:end] if not _matches(profile.answer.drop, line)]
-    return _dedented([_blanked(line, profile.answer.strip) for line in kept])
+    kept = [
+        _blanked(line, profile.answer.strip) for line in lines[start:end] if not _matches(profile.answer.drop, line)
+    ]
+    margin = min((len(line) - len(line.lstrip()) for line in kept if line), default=0)
+    return "\n".join(line[margin:] for line in kept).strip("\n")
 
 
 def _forms(text: str, profile: Profile) -> set[str]:
-    """Return how the message may be shown, without blanks: pasted, and typed as plain keys."""
+    """Returns how the message may be shown, without blanks: pasted, and typed as plain keys."""
     return {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
 
 
 def _places(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[_Place]:
-    """Return where the program shows the message, from the top."""
+    """Returns where the program shows the message, from the top."""
     found = set[_Place]()
     for wanted in forms:
         if profile.envelope:
@@ -120,7 +123,7 @@ def _places(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> lis
 
 
 def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) -> int:
-    """Return where in the row, blanks not counted, a message with this header begins; -1 if none does."""
+    """Returns where in the row, blanks not counted, a message with this header begins; -1 if none does."""
     if profile.answer.echo is not None and not profile.answer.echo.search(lines[row]):
         return -1
     # The header itself may be wrapped on a narrow screen.
@@ -129,7 +132,7 @@ def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) ->
 
 
 def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> list[tuple[int, int, bool]]:
-    """Return the rows that begin with a message without header, behind the prompt alone, or that end with it."""
+    """Returns the rows that begin with a message without header, behind the prompt alone, or that end with it."""
     begins = list[tuple[int, int, bool]]()
     for row, line in enumerate(lines):
         echo = profile.answer.echo.search(line) if profile.answer.echo else None
@@ -145,7 +148,7 @@ def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> lis
 
 
 def _goes_on(lines: Sequence[str], row: int, begun: str, wanted: str) -> bool:
-    """Return whether the rows below continue the message to its very end, as those of a paste do."""
+    """Returns whether the rows below continue the message to its very end, as those of a paste do."""
     while begun and len(begun) < len(wanted) and wanted.startswith(begun) and row + 1 < len(lines):
         row += 1
         begun += compact(lines[row])
@@ -153,7 +156,7 @@ def _goes_on(lines: Sequence[str], row: int, begun: str, wanted: str) -> bool:
 
 
 def _rows_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:
-    """Return the row below the message's end if its beginning has scrolled away.
+    """Returns the row below the message's end if its beginning has scrolled away.
 
     The first place counts: the answer may repeat the message later.
     """
@@ -166,7 +169,7 @@ def _rows_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile
 
 
 def _rows_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
-    """Return where the answer begins if the message itself is not shown: below its paste mark, or at the top."""
+    """Returns where the answer begins if the message itself is not shown: below its paste mark, or at the top."""
     echo = profile.answer.echo
     if echo is None:
         return []
@@ -181,7 +184,7 @@ def _rows_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
 
 
 def _message_end(lines: Sequence[str], row: int, at: int, wanted: str, strip: Sequence[Pattern]) -> int:
-    """Return the row below the message: walk down while rows continue it, whatever frames and indentation they have."""
+    """Returns the row below the message: walks down while rows continue it, whatever frames and indents they have."""
     left = wanted[_same_letters(compact(lines[row])[at:], wanted) :]
     row += 1
     while row < len(lines) and left:
@@ -195,7 +198,7 @@ def _message_end(lines: Sequence[str], row: int, at: int, wanted: str, strip: Se
 
 
 def _overlap(line: str, left: str) -> int:
-    """Return how many letters of `left` the line continues with, between at most a few letters of frame."""
+    """Returns how many letters of `left` the line continues with, between at most a few letters of frame."""
     for begin in range(min(len(line), _FRAME_BEFORE + 1)):
         if begin and line[begin - 1].isalnum():
             break
@@ -230,7 +233,7 @@ def _above_region(lines: Sequence[str], profile: Profile, name: str) -> int:
 
 
 def _above_likely_prompt(lines: Sequence[str], start: int) -> int:
-    """Guess without a prompt rule: the last line is the prompt if the message's line begins with exactly that."""
+    """Guesses without a prompt rule: the last line is the prompt if the message's line begins with exactly that."""
     filled = [row for row in range(start, len(lines)) if lines[row].strip()]
     if start and filled and lines[start - 1].startswith(lines[filled[-1]].strip() + " "):
         return filled[-1]
@@ -242,13 +245,7 @@ def _matches(patterns: Sequence[Pattern], line: str) -> bool:
 
 
 def _blanked(line: str, patterns: Sequence[Pattern]) -> str:
-    """Replace bullets and frames by blanks, so that text below a bullet stays aligned with the text beside it."""
+    """Replaces bullets and frames by blanks, so that text below a bullet stays aligned with the text beside it."""
     for pattern in patterns:
         line = pattern.sub(lambda match: " " * len(match[0]), line)
     return line.rstrip()
-
-
-def _dedented(lines: list[str]) -> str:
-    filled = [line for line in lines if line]
-    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
-    return "\n".join(line[margin:] for line in lines).strip("\n")

@@ -27,7 +27,7 @@ from typing import Final, assert_never
 
 from synapse.core.agent import EXITED
 from synapse.terminal.evidence import UPDATE_LIMIT, Look
-from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
+from synapse.terminal.gate import UNSEEN, dialog_open, shut
 from synapse.terminal.keys import keystrokes
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
@@ -146,7 +146,7 @@ class Delivery:
         return self._seeker.saw_work
 
     def advance(self, look: Look, now: float) -> tuple[Step, ...]:
-        """Take the latest look; return the steps to carry out."""
+        """Takes the latest look; returns the steps to carry out."""
         self._wake_at = None
         match self._phase:
             case Phase.GATED:
@@ -168,17 +168,17 @@ class Delivery:
         return steps
 
     def intent_recorded(self, now: float) -> None:
-        """Note that the intent is durable: from now on bytes may be written."""
+        """Notes that the intent is durable: from now on bytes may be written."""
         if self._phase is Phase.INTENDING:
             self._go(Phase.INTENDED, now)
 
     def written(self, now: float) -> None:
-        """Note that the bytes of the last `Write` are written; a slow program's time begins only now."""
+        """Notes that the bytes of the last `Write` are written; a slow program's time begins only now."""
         if self._phase in (Phase.TYPED, Phase.ENTERED):
             self._since = now
 
     def drop(self, now: float) -> bool:
-        """Cancel the message: never press Enter, and clear the typed text. Returns False if it is too late."""
+        """Cancels the message: never presses Enter, and clears the typed text. Returns False if it is too late."""
         # An Enter that the program took for a line break leaves the text in the input.
         is_still_there = self._phase is Phase.DOUBTFUL and self._whole_since is not None
         is_before_enter = self._phase in (Phase.TYPED, Phase.DOUBTFUL) and not self._seeker.has_entered
@@ -191,7 +191,7 @@ class Delivery:
         return True
 
     def signalled(self, source: str, evidence: str, now: float) -> tuple[Step, ...]:
-        """Take a structured signal that proves the submission: a hook, the transcript."""
+        """Takes a structured signal that proves the submission: a hook, the transcript."""
         is_being_removed = self._phase is Phase.DROPPING and self._removal is not None
         if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL) and not is_being_removed:
             return ()
@@ -210,21 +210,19 @@ class Delivery:
     def _type(self, look: Look, now: float) -> tuple[Step, ...]:
         closed = shut(look, self._profile)
         if closed is not None or look.picture is None:
-            return self._withdraw(closed or UNSEEN, now)
+            closed = closed or UNSEEN
+            if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_SECONDS:
+                return self._wait(now + closed.opens_in)
+            self._go(Phase.WITHDRAWN, now)
+            return (Withdrawn(closed.why),)
         keys = keystrokes(self._text, self._profile, bracketed_paste=look.picture.bracketed_paste)
         self._seeker.typed(keys.shown, look.picture, now)
         self._go(Phase.TYPED, now)
         self._wake(now + self._profile.times.echo)
         return (Write(keys.data),)
 
-    def _withdraw(self, closed: Shut, now: float) -> tuple[Step, ...]:
-        if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_SECONDS:
-            return self._wait(now + closed.opens_in)
-        self._go(Phase.WITHDRAWN, now)
-        return (Withdrawn(closed.why),)
-
     def _enter(self, look: Look, now: float) -> tuple[Step, ...]:
-        """Press Enter once the text is seen, never into a dialog or on foreign text."""
+        """Presses Enter once the text is seen, never into a dialog or on foreign text."""
         if look.state == EXITED:
             return self._doubt("the program ended before Enter was pressed", now)
         if dialog_open(look):
@@ -264,7 +262,7 @@ class Delivery:
         return self._doubt(why, now) if why else self._press_enter(picture, now)
 
     def _why_not_enter(self, seen: Shown, look: Look, now: float) -> str:
-        """Return why Enter must not be pressed. TUIs may buffer a paste unseen: a missing echo alone is no reason."""
+        """Returns why Enter must not be pressed. TUIs may buffer a paste unseen: a missing echo alone is no reason."""
         if self._seeker.person_typed(look, now):
             return "a person typed before Enter was pressed"
         if self._after_dialog or (self._seeker.was_seen and seen is not Shown.PART):
@@ -359,7 +357,7 @@ class _TextRemoval:
         return self._pressed_at is not None
 
     def presses(self, look: Look, now: float) -> bool:
-        """Take the latest look; return whether to press the clearing keys."""
+        """Takes the latest look; returns whether to press the clearing keys."""
         if dialog_open(look):
             # The text may wait behind the dialog, and keys would answer it.
             return self._wait_behind(now)
@@ -376,7 +374,7 @@ class _TextRemoval:
         return self._end() if self.has_pressed else self._press_unseen(seen, now)
 
     def _press_again(self, picture: Picture, now: float) -> bool:
-        """Press until nothing is left, for as long as each press takes something away."""
+        """Presses until nothing is left, for as long as each press takes something away."""
         prompt = read_prompt(picture, self._profile)
         left = prompt.text if prompt is not None else ""
         if self._pressed_at is None or left != self._left:
@@ -400,7 +398,7 @@ class _TextRemoval:
         return min(echo, _UNERASED_SECONDS) if self._profile.reads_lines else echo
 
     def _press_unseen(self, seen: Shown, now: float) -> bool:
-        """Wait for the text to appear, then press once: the program may hold it unseen, or just paint another page."""
+        """Waits for the text, then presses once: the program may hold it unseen or just paint another page."""
         self._wait_until(self._undisturbed_since + self._profile.times.echo, now)
         # On an empty input the keys do nothing.
         may_be_ours = seen is Shown.NOTHING or (seen is Shown.HIDDEN and self._profile.prompt is None)

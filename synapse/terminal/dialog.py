@@ -11,7 +11,7 @@ from typing import Final
 from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.picture import Picture
-from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Pattern, Profile
+from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Profile
 from synapse.terminal.reading import cells, compact, find_dialog, rows_of
 
 _NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
@@ -52,7 +52,7 @@ class Dialog:
     """Identifies the question; it does not depend on the highlight, the typed text or the terminal's width."""
 
     def moves_to(self, index: int) -> bytes:
-        """Return the arrow keys that move the highlight to another option."""
+        """Returns the arrow keys that move the highlight to another option."""
         distance = index - (self.marked or 0)
         return _DOWN * distance if distance > 0 else _UP * -distance
 
@@ -67,22 +67,25 @@ class _Found:
 
 
 def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
-    """Return the open dialog; None if none is open, or only a menu, which asks nothing."""
+    """Returns the open dialog; None if none is open, or only a menu, which asks nothing."""
     rule = find_dialog(picture, profile)
     if rule is None or rule.kind is None:
         return None
-    rows = [_unframed(line) for line in picture.lines]
+    # Without the frame around them; the text stays in its column.
+    rows = [_FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line)) for line in picture.lines]
     found = _find_options(rows, rule)
     if not found and rule.title is None:
         return _unread(rule, [rows[row] for row in rows_of(picture.lines, profile, rule.rule.region)])
     end = _end(rows, rule, found)
-    begin = _begin(picture.lines, rule, end)
+    begins = (row for row in range(end - 1, -1, -1) if rule.begin and rule.begin.search(picture.lines[row]))
+    begin = next(begins, 0)
     asking = _title_rows(rows, rule, range(begin, end), picture.columns)
     title = _title(rows, rule, asking)
     # If the title is only a part of its row, the detail shows the whole row.
     title_rows = asking if len(asking) > 1 or (asking and title == safe_line(rows[asking[0]])) else range(0)
     body = [rows[row] for row in range(begin, end) if row not in title_rows and _is_content(rows[row], rule)]
-    detail = safe_lines("\n".join(_dedented(body)))
+    indent = min((len(row) - len(row.lstrip()) for row in body), default=0)
+    detail = safe_lines("\n".join(row[indent:] for row in body))
     options, notes = _read_options(rows, found, rule.kind, picture.columns)
     has_checkboxes = any(_CHECKBOX.match(option.label) for option in options)
     return Dialog(
@@ -94,13 +97,15 @@ def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
         options=options,
         choose=Choosing.NONE if has_checkboxes else rule.choose,
         marked=next((index for index, option in enumerate(found) if _group(option.match, "mark").strip()), None),
-        text_option=_text_option(options, rule.text),
+        text_option=next(
+            (index for index, option in enumerate(options) if rule.text and rule.text.search(option.label)), None
+        ),
         digest=_digest(rule.name, title, detail, str(len(options))),
     )
 
 
 def effect_of(label: str) -> OptionEffect:
-    """Return what choosing an option with that label does."""
+    """Returns what choosing an option with that label does."""
     if _DENY.match(label):
         return OptionEffect.DENY
     if not _ALLOW.match(label):
@@ -109,7 +114,7 @@ def effect_of(label: str) -> OptionEffect:
 
 
 def _unread(rule: DialogRule, region: list[str]) -> Dialog:
-    """Return a dialog that the profile only recognises: the rows of its region are its detail."""
+    """Returns a dialog that the profile only recognises: the rows of its region are its detail."""
     detail = "\n".join(row for row in region if _is_content(row, rule)) if rule.rule.region != SCREEN_REGION else ""
     return Dialog(
         name=rule.name,
@@ -123,13 +128,8 @@ def _unread(rule: DialogRule, region: list[str]) -> Dialog:
     )
 
 
-def _unframed(line: str) -> str:
-    """Return the row without the frame around it; the text stays in its column."""
-    return _FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line))
-
-
 def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
-    """Return the row where the options begin; the question may stand on that row too."""
+    """Returns the row where the options begin; the question may stand on that row too."""
     if not found:
         return next((row + 1 for row in range(len(rows) - 1, -1, -1) if rows[row]), 0)
     is_one_row = len(found) > 1 and found[0].row == found[1].row
@@ -138,7 +138,7 @@ def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
 
 
 def _find_options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
-    """Return the options of the dialog, which is the last thing on the screen."""
+    """Returns the options of the dialog, which is the last thing on the screen."""
     if rule.choose is Choosing.NONE and rule.option is None:
         return []
     pattern = rule.option or _NUMBERED
@@ -154,7 +154,7 @@ def _find_options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
 
 
 def _numbered(matches: list[_Found]) -> list[_Found]:
-    """Return the last options that count up from 1."""
+    """Returns the last options that count up from 1."""
     block = [matches[-1]]
     for found in reversed(matches[:-1]):
         number = int(_group(block[0].match, "key"))
@@ -166,7 +166,7 @@ def _numbered(matches: list[_Found]) -> list[_Found]:
 
 
 def _block(matches: list[_Found]) -> list[_Found]:
-    """Return the options around the highlighted one that stand on consecutive rows."""
+    """Returns the options around the highlighted one that stand on consecutive rows."""
     marked = next((found for found in reversed(matches) if _group(found.match, "mark").strip()), matches[-1])
     by_row = {found.row: found for found in matches}
     first = last = marked.row
@@ -178,7 +178,7 @@ def _block(matches: list[_Found]) -> list[_Found]:
 
 
 def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) -> _Found:
-    """Return the option with the rows under it that continue its label or explain it."""
+    """Returns the option with the rows under it that continue its label or explain it."""
     taken = {other.row for other in block}
     start = max(found.match.start("label") if "label" in found.match.re.groupindex else 0, 0)
     below: list[int] = []
@@ -193,7 +193,7 @@ def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) ->
 def _read_options(
     rows: Sequence[str], found: list[_Found], kind: QuestionKind, columns: int
 ) -> tuple[tuple[Option, ...], list[str]]:
-    """Return the options, and the notes that the dialog shows about them."""
+    """Returns the options, and the notes that the dialog shows about them."""
     options: list[Option] = []
     notes: list[str] = []
     for number, option in enumerate(found, 1):
@@ -215,19 +215,13 @@ def _read_options(
 
 
 def _is_wrapped(rows: Sequence[str], above: int, row: int, columns: int) -> bool:
-    """Return whether the row continues the text above: its first word had no room there."""
+    """Returns whether the row continues the text above: its first word had no room there."""
     word = rows[row].split(maxsplit=1)[0]
     return cells(rows[above]) + 1 + cells(word) > columns - _FRAME_CELLS
 
 
-def _begin(lines: Sequence[str], rule: DialogRule, end: int) -> int:
-    if rule.begin is None:
-        return 0
-    return next((row for row in range(end - 1, -1, -1) if rule.begin.search(lines[row])), 0)
-
-
 def _title_rows(rows: Sequence[str], rule: DialogRule, within: range, columns: int) -> range:
-    """Return the rows that ask."""
+    """Returns the rows that ask."""
     above = [row for row in reversed(within) if _is_content(rows[row], rule)]
     first = next((row for row in above if rule.title is None or rule.title.search(rows[row])), None)
     if first is None:
@@ -254,22 +248,11 @@ def _is_content(row: str, rule: DialogRule) -> bool:
     return bool(row.strip()) and not _RULE.match(row) and not any(drop.search(row) for drop in rule.drop)
 
 
-def _dedented(rows: list[str]) -> list[str]:
-    indent = min((len(row) - len(row.lstrip()) for row in rows), default=0)
-    return [row[indent:] for row in rows]
-
-
-def _text_option(options: tuple[Option, ...], pattern: Pattern | None) -> int | None:
-    if pattern is None:
-        return None
-    return next((index for index, option in enumerate(options) if pattern.search(option.label)), None)
-
-
 def _group(match: re.Match[str], name: str) -> str:
     return (match[name] or "") if name in match.re.groupindex else ""
 
 
 def _digest(*words: str) -> str:
-    """Return a name for the question that does not depend on the terminal's width."""
+    """Returns a name for the question that does not depend on the terminal's width."""
     text = "\0".join(compact(word) for word in words)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

@@ -138,7 +138,7 @@ class Evidence:
         draft: Draft = Draft.NONE,
         paints_frames: bool = False,
     ) -> Look:
-        """Judge what the screen shows now; return it together with the verdict."""
+        """Judges what the screen shows now; returns it together with the verdict."""
         dialog = None if picture is None else find_dialog(picture, self._profile)
         look = Look(
             picture=picture,
@@ -151,23 +151,23 @@ class Evidence:
             paints_frames=paints_frames,
         )
         if picture is None or look.is_half_painted:
-            return self._judged(look)
+            return self._with_verdict(look)
         detail = f"a dialog is open: {look.dialog}" if dialog else "no dialog is open"
         self._claim(Source.DIALOG, WAITING if dialog else "", detail, now)
         self._read_title(picture, now)
         self._read_screen(picture, quiet_for, now)
         self._judge(now)
-        return self._judged(look)
+        return self._with_verdict(look)
 
     def report(self, source: Source, state: str, detail: str, now: float) -> None:
-        """Take the state that a source other than the screen claims: a hook, a transcript, the end of the process."""
+        """Takes the state that a source other than the screen claims: a hook, a transcript, the end of the process."""
         self._claim(source, state, detail, now)
         self._judge(now)
 
     def exited(self, detail: str, now: float) -> None:
         self.report(Source.EXIT, EXITED, detail, now)
 
-    def _judged(self, look: Look) -> Look:
+    def _with_verdict(self, look: Look) -> Look:
         return replace(look, state=self._verdict.state, is_told=self._verdict.source not in _GUESSES)
 
     def _read_title(self, picture: Picture, now: float) -> None:
@@ -224,7 +224,7 @@ class Evidence:
         self._verdict = Verdict(winner.state, winner.detail, winner.source, since)
 
     def _is_outdated(self, claim: Claim, now: float) -> bool:
-        """Return whether `claim` is a report of the program that the terminal has contradicted since."""
+        """Returns whether `claim` is a report of the program that the terminal has contradicted since."""
         if claim.source not in _REPORTED:
             return False
         seen = self._seen_claim()
@@ -235,6 +235,6 @@ class Evidence:
         return now - seen.at >= needed
 
     def _seen_claim(self) -> Claim | None:
-        """Return the most trusted claim that comes from the terminal itself."""
+        """Returns the most trusted claim that comes from the terminal itself."""
         claims = (self._claims[source] for source in _SEEN if source in self._claims)
         return next((claim for claim in claims if claim.state), None)

@@ -34,7 +34,7 @@ UNSEEN: Final = Shut("nothing is known of the screen yet", HoldReason.UNSEEN)
 
 
 def shut(look: Look, profile: Profile) -> Shut | None:
-    """Return why the gate is shut, or None if a message may be typed."""
+    """Returns why the gate is shut, or None if a message may be typed."""
     if look.picture is None:
         return UNSEEN
     return (
@@ -47,14 +47,14 @@ def shut(look: Look, profile: Profile) -> Shut | None:
 
 
 def shut_for_sending(look: Look, profile: Profile) -> Shut | None:
-    """Return why the gate is shut for a message that is handed over by an API, which leaves the prompt's text alone."""
+    """Returns why the gate is shut for a message that is sent by an API, which leaves the prompt's text alone."""
     if look.picture is None:
         return UNSEEN
     return _state_shut(look, profile) or _recent_key_shut(look, profile) or _quiet_shut(look, profile)
 
 
 def dialog_open(look: Look) -> bool:
-    """Return whether a dialog is open: a rule recognises it, or a signal reports that the agent waits."""
+    """Returns whether a dialog is open: a rule recognises it, or a signal reports that the agent waits."""
     return bool(look.dialog) or look.state == WAITING
 
 
@@ -89,7 +89,7 @@ def _prompt_shut(picture: Picture, profile: Profile) -> Shut | None:
 
 
 def _draft_shut(look: Look, profile: Profile) -> Shut | None:
-    """Return why a person's keys forbid typing. The prompt is visible and empty, if the profile has a rule for it.
+    """Returns why a person's keys forbid typing. The prompt is visible and empty, if the profile has a rule for it.
 
     A program that edits its own line shows its text once it has reacted to the keys. Text is always shown, so no
     reaction means that it is yet to come. Keys that may or may not put text there (Up, Tab, a function key) often do

@@ -83,7 +83,7 @@ class KeyParser:
         self._pasting = False
 
     def feed(self, data: bytes) -> list[Key]:
-        """Return the keys that are complete now."""
+        """Returns the keys that are complete now."""
         data, self.pending = self.pending + data, b""
         keys: list[Key] = []
         while data:
@@ -97,7 +97,7 @@ class KeyParser:
         return keys
 
     def flush(self) -> list[Key]:
-        """Return the pending bytes as a key: no more of them will come, as after a lone Escape."""
+        """Returns the pending bytes as a key: no more of them will come, as after a lone Escape."""
         data, self.pending = self.pending, b""
         return [Key(KeyKind.OTHER, data)] if data else []
 
@@ -135,7 +135,7 @@ class Keystrokes:
 
 
 def keystrokes(text: str, profile: Profile, *, bracketed_paste: bool) -> Keystrokes:
-    """Return the bytes that type `text`: a paste if the program takes pastes, else plain keys on one line."""
+    """Returns the bytes that type `text`: a paste if the program takes pastes, else plain keys on one line."""
     # The envelope is clean already. It is cleaned again because an ESC in a paste would end the paste, and this is the
     # last place that can prevent it.
     text = sanitise(text).strip()
@@ -219,7 +219,9 @@ def _csi(data: bytes) -> Key | None:
         return Key(KeyKind.REPORT, raw)
     if not _NUMBERS.fullmatch(parameters):
         return Key(KeyKind.OTHER, raw)
-    return _function_key(raw, _numbers(parameters), final)
+    # An empty field, or sub-field, is zero.
+    fields = [[int(part or 0) for part in field.split(":")] for field in parameters.split(";")]
+    return _function_key(raw, fields, final)
 
 
 def _mouse(parameters: str) -> KeyKind:
@@ -229,17 +231,13 @@ def _mouse(parameters: str) -> KeyKind:
     return KeyKind.NEUTRAL if moved_or_scrolled else KeyKind.OTHER
 
 
-def _numbers(parameters: str) -> list[list[int]]:
-    """Split into fields by `;` and sub-fields by `:`; an empty one is zero."""
-    return [[int(part or 0) for part in field.split(":")] for field in parameters.split(";")]
-
-
 def _function_key(raw: bytes, fields: list[list[int]], final: bytes) -> Key:
     if final == b"~" and fields[0][0] == 27 and len(fields) == 3:
         return _coded(raw, fields[2], _modifiers(fields), "")
     if final == b"~" and fields[0][0] == 200:
         return Key(KeyKind.NEUTRAL if raw == _PASTE_BEGIN else KeyKind.OTHER, raw)
-    if _is_release(fields) or final in _FOCUS:
+    is_release = len(fields) > 1 and len(fields[1]) > 1 and fields[1][1] == _RELEASED
+    if is_release or final in _FOCUS:
         return Key(KeyKind.NEUTRAL, raw)
     if final == b"u":
         return _coded(raw, fields[0], _modifiers(fields), _chars(fields[2]) if len(fields) > 2 else "")
@@ -248,13 +246,9 @@ def _function_key(raw: bytes, fields: list[list[int]], final: bytes) -> Key:
 
 
 def _modifiers(fields: list[list[int]]) -> int:
-    """Return the held modifier keys as bits, without Caps Lock and Num Lock."""
+    """Returns the held modifier keys as bits, without Caps Lock and Num Lock."""
     given = fields[1][0] if len(fields) > 1 else 0
     return max(given - 1, 0) & ~_LOCKS
-
-
-def _is_release(fields: list[list[int]]) -> bool:
-    return len(fields) > 1 and len(fields[1]) > 1 and fields[1][1] == _RELEASED
 
 
 def _coded(raw: bytes, codes: list[int], modifiers: int, text: str) -> Key:

@@ -77,7 +77,7 @@ class EditedLine:
         return self.before + self.after
 
     def edited(self, key: Key) -> EditedLine | None:
-        """Return the line after `key`, or None if line editors treat that key differently."""
+        """Returns the line after `key`, or None if line editors treat that key differently."""
         if key.kind in (KeyKind.TEXT, KeyKind.PASTED):
             # A line break in a paste begins a second line, or submits the first.
             return EditedLine(self.before + key.text, self.after) if not _BREAKS.search(key.text) else None
@@ -97,7 +97,7 @@ class PersonDraft:
         self._is_uncertain = False
 
     def state(self, *, kernel_edits: bool, has_unread: Callable[[], bool]) -> Draft:
-        """Return what is in the line.
+        """Returns what is in the line.
 
         `kernel_edits` says whether the kernel edits the program's lines now. `has_unread` returns whether the program
         has yet to read something; it is called only if that matters.
@@ -113,7 +113,7 @@ class PersonDraft:
         return Draft.TYPED if line.text else Draft.UNCERTAIN
 
     def typed(self, data: bytes, kernel: LineKeys | None = None) -> bool:
-        """Take bytes from the person's terminal, cut anywhere; return whether a key was pressed.
+        """Takes bytes from the person's terminal, cut anywhere; returns whether a key was pressed.
 
         `kernel` holds the kernel's keys if it edits the program's lines now. The terminal's answers to the program's
         queries and its focus reports come in the same stream; they are no key of the person.
@@ -151,13 +151,13 @@ class PersonDraft:
         self._line, self._is_uncertain = _edited(self._line, keys, is_uncertain=self._is_uncertain)
 
     def _handed_over(self) -> list[Key]:
-        """Return the line in the kernel as the keys that a program gets once it begins to read key by key."""
+        """Returns the line in the kernel as the keys that a program gets once it begins to read key by key."""
         waiting = KeyParser()
         return waiting.feed(bytes(self._in_kernel)) + waiting.flush()
 
 
 def _edited(line: EditedLine, keys: list[Key], *, is_uncertain: bool) -> tuple[EditedLine, bool]:
-    """Return the line in a program's own editor after `keys`, and whether it may hold other text."""
+    """Returns the line in a program's own editor after `keys`, and whether it may hold other text."""
     for key in keys:
         if key.kind is KeyKind.PASTED:
             # The program keeps all lines of a paste: a line break in it submits nothing.
@@ -172,7 +172,7 @@ def _edited(line: EditedLine, keys: list[Key], *, is_uncertain: bool) -> tuple[E
 
 
 def _erase_last_word(line: bytearray, *, whole_characters: bool) -> None:
-    """Erase back to the beginning of the last word, and everything behind the word, as Linux does."""
+    """Erases back to the beginning of the last word, and everything behind the word, as Linux does."""
     is_in_word = False
     while line:
         at = _last_character(line, whole_characters=whole_characters)
@@ -184,7 +184,7 @@ def _erase_last_word(line: bytearray, *, whole_characters: bool) -> None:
 
 
 def _last_character(line: bytearray, *, whole_characters: bool) -> int:
-    """Return where the last character begins; the line's end if there is none, or only the rest of one."""
+    """Returns where the last character begins; the line's end if there is none, or only the rest of one."""
     if not whole_characters:
         return max(len(line) - 1, 0)
     begins = (at for at in range(len(line) - 1, -1, -1) if line[at] not in _CONTINUATION)

@@ -125,7 +125,7 @@ class MentionLine:
         return None
 
     def typed(self, data: bytes, read_prompt: ReadPrompt, now: float) -> list[Action]:
-        """Take bytes that the person typed."""
+        """Takes bytes that the person typed."""
         if self._held is not None:
             self._held.kept += data
             return self._give_up(self._held, None, now) if len(self._held.kept) > _MOST_KEPT else []
@@ -136,7 +136,7 @@ class MentionLine:
         return self._take(keys + self._parser.feed(data), read_prompt, now)
 
     def look(self, prompt: str | None, now: float) -> list[Action]:
-        """Take the text that the prompt holds now, and the time."""
+        """Takes the text that the prompt holds now, and the time."""
         if self._held is None:
             is_late = self.deadline is not None and now >= self.deadline
             return self._take(self._parser.flush(), lambda: prompt, now) if is_late else []
@@ -162,7 +162,7 @@ class MentionLine:
         return _forwarded(passing)
 
     def _follow(self, key: Key, read_prompt: ReadPrompt) -> None:
-        """Update the model of the line by one key that goes to the program."""
+        """Updates the model of the line by one key that goes to the program."""
         if self._phase is _Phase.OUTSIDE:
             if not key.text.startswith("@") or key.kind not in (KeyKind.TEXT, KeyKind.PASTED) or read_prompt() != "":
                 return
@@ -172,7 +172,7 @@ class MentionLine:
             self._phase = _Phase.OUTSIDE
 
     def _hold(self, enter: Key, now: float) -> _Held | None:
-        """Return the decision that this Enter begins, or None for a plain Enter."""
+        """Returns the decision that this Enter begins, or None for a plain Enter."""
         literal, message = _LITERAL.fullmatch(self._line.text), _LINE.fullmatch(self._line.text)
         found = literal or message
         target = self._resolve(found["name"]) if found else ""
@@ -192,7 +192,7 @@ class MentionLine:
             case _Phase.CHECKING if prompt is not None and _is_same(prompt, self._line.text):
                 return self._clear(held, now)
             case _Phase.CLEARING if prompt == "":
-                return self._cleared(held, now)
+                return self._send_or_retype(held, now)
             case _Phase.RETYPING if prompt is not None and _is_same(prompt, held.literal):
                 return self._release(held, Forward(held.enter), prompt, now)
             case _:
@@ -204,7 +204,7 @@ class MentionLine:
         held.deadline = now + _CLEAR_SECONDS
         return [ClearLine(self._clear_keys)]
 
-    def _cleared(self, held: _Held, now: float) -> list[Action]:
+    def _send_or_retype(self, held: _Held, now: float) -> list[Action]:
         if not held.literal:
             return self._release(held, Send(held.target, held.text), "", now)
         self._phase = _Phase.RETYPING
@@ -221,7 +221,7 @@ class MentionLine:
         return self._release(held, notice, prompt, now)
 
     def _release(self, held: _Held, action: Action, prompt: str | None, now: float) -> list[Action]:
-        """End the decision with `action`, then pass on the keys that waited."""
+        """Ends the decision with `action`, then passes on the keys that waited."""
         kept = bytes(held.kept)
         self._held, self._phase, self._passed = None, _Phase.OUTSIDE, 0
         if not kept:
@@ -236,7 +236,7 @@ def _forwarded(data: bytearray) -> list[Action]:
 
 
 def _is_same(shown: str, line: str) -> bool:
-    """Compare without the blanks that a screen does not show: trailing ones, and some where a prompt wraps a line."""
+    """Compares without the blanks that a screen does not show: trailing ones, and some where a prompt wraps a line."""
     if "\n" in shown:
         return compact(shown) == compact(line)
     return shown.strip() == line.strip()

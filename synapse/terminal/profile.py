@@ -256,7 +256,7 @@ class Profile:
 
 
 def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
-    """Return the profile that a file's table describes.
+    """Returns the profile that a file's table describes.
 
     Raises InvalidProfile, whose message names the key.
     """

@@ -61,7 +61,7 @@ class ProofSeeker:
         self._sign_since: float | None = None
 
     def typed(self, text: str, before: Picture, now: float) -> None:
-        """Note that the text is being typed; `before` is the screen until now."""
+        """Notes that the text is being typed; `before` is the screen until now."""
         self._text = text
         self._typed_at = now
         self._submitted_before = count_submitted(before, self._profile, text)
@@ -87,23 +87,23 @@ class ProofSeeker:
         return None if self._sign_since is None else self._sign_since + self._profile.times.quiet
 
     def shown(self, picture: Picture) -> Shown:
-        """Return what the input shows of the text."""
+        """Returns what the input shows of the text."""
         seen = shown(picture, self._profile, self._text)
         self._was_seen = self._was_seen or seen is Shown.WHOLE
         return seen
 
     def entered(self, before: Picture) -> None:
-        """Note that Enter is pressed, so that an empty input counts from now on; `before` is the screen until now."""
+        """Notes that Enter is pressed, so that an empty input counts from now on; `before` is the screen until now."""
         self._entered = True
         self._at_enter = before
         self._sign_since = None
 
     def person_typed(self, look: Look, now: float) -> bool:
-        """Return whether a person pressed a key after the text was typed: then they may have emptied the input."""
+        """Returns whether a person pressed a key after the text was typed: then they may have emptied the input."""
         return now - look.person_idle_for > self._typed_at
 
     def seek(self, look: Look, now: float) -> str:
-        """Return the proof of submission as a sentence, or an empty string."""
+        """Returns the proof of submission as a sentence, or an empty string."""
         if look.picture is None or look.is_half_painted:
             return ""
         if dialog_open(look) and not self._profile.reads_lines:
@@ -111,18 +111,19 @@ class ProofSeeker:
             return ""
         if self._profile.reads_lines:
             return self._line_sign(look, look.picture, now)
-        self._saw_work = self._saw_work or (self._entered and look.state == WORKING)
-        if self._began_to_work(look, look.picture, now):
+        works = self._entered and look.state == WORKING
+        self._saw_work = self._saw_work or works
+        seen = self.shown(look.picture)
+        if works and seen in (Shown.NOTHING, Shown.HIDDEN) and not self.person_typed(look, now):
+            # Half a frame may hide a mark of work but never makes one, so this sign need not last.
             return "the program began to work"
-        return self._lasting(self._page_sign(look, look.picture, now), now)
-
-    def _began_to_work(self, look: Look, picture: Picture, now: float) -> bool:
-        """Half a frame may hide a mark of work but never makes one, so this sign need not last."""
-        is_gone = self.shown(picture) in (Shown.NOTHING, Shown.HIDDEN)
-        return self._entered and is_gone and look.state == WORKING and not self.person_typed(look, now)
+        return self._lasting(self._page_sign(seen, look, look.picture, now), now)
 
     def _lasting(self, sign: str, now: float) -> str:
-        """A full-screen program erases before it repaints, and a look may fall in between: absence has to last."""
+        """Returns the sign once it has lasted.
+
+        A full-screen program erases before it repaints, and a look may fall in between: absence has to last.
+        """
         if not sign:
             self._sign_since = None
             return ""
@@ -130,8 +131,7 @@ class ProofSeeker:
             self._sign_since = now
         return sign if now >= self._sign_since + self._profile.times.quiet else ""
 
-    def _page_sign(self, look: Look, picture: Picture, now: float) -> str:
-        seen = self.shown(picture)
+    def _page_sign(self, seen: Shown, look: Look, picture: Picture, now: float) -> str:
         # A person may have begun their next line already, so the input need not be empty; it must not be ours.
         if seen in (Shown.NOTHING, Shown.FOREIGN) and self._is_submitted(picture):
             return "the program shows the message as submitted"
@@ -154,7 +154,7 @@ class ProofSeeker:
         return ""
 
     def _has_changed(self, picture: Picture) -> bool:
-        """Return whether the screen has changed since Enter was pressed.
+        """Returns whether the screen has changed since Enter was pressed.
 
         A program may print something, and its prompt again, below a text that waits for Enter. That does not prove
         that it took the text.
@@ -167,7 +167,7 @@ class ProofSeeker:
 
 
 def shown(picture: Picture, profile: Profile, text: str) -> Shown:
-    """Return what the input shows of `text`."""
+    """Returns what the input shows of `text`."""
     prompt = read_prompt(picture, profile)
     if prompt is not None:
         return _compare(prompt.text, profile, text)
@@ -182,7 +182,7 @@ def shown(picture: Picture, profile: Profile, text: str) -> Shown:
 
 
 def count_submitted(picture: Picture, profile: Profile, text: str) -> int:
-    """Return how often the text's beginning stands outside of the input: programs show submitted messages."""
+    """Returns how often the text's beginning stands outside of the input: programs show submitted messages."""
     prompt = read_prompt(picture, profile)
     first_row, last_row = (prompt.first_row, prompt.last_row) if prompt else (len(picture.lines), len(picture.lines))
     if prompt is None and profile.reads_lines:
@@ -194,7 +194,7 @@ def count_submitted(picture: Picture, profile: Profile, text: str) -> int:
 
 
 def _is_above_cursor(picture: Picture, profile: Profile, text: str) -> bool:
-    """Return whether the text's end stands above the cursor's line."""
+    """Returns whether the text's end stands above the cursor's line."""
     above = compact("".join(picture.lines[: cursor_line(picture, profile)[0]]))
     return compact(text)[-_TAIL:] in above
 

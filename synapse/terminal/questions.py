@@ -133,16 +133,16 @@ class QuestionTracker:
         return self._wake_at
 
     def has(self, own_id: str) -> bool:
-        """Return whether the question that the program reported under this id is still asked."""
+        """Returns whether the question that the program reported under this id is still asked."""
         reported = self._report.question if self._report else None
         return own_id in ((reported.id if reported else ""), (self._open.own_id if self._open else ""))
 
     def receive(self, report: SignalReport) -> None:
-        """Take the program's latest report about its turn."""
+        """Takes the program's latest report about its turn."""
         self._report = report if report.kind is SignalKind.WAITING else None
 
     def observe(self, look: Look, now: float, *, title_says_waiting: bool = False) -> OpenQuestion | None:
-        """Take the latest look; return the open question.
+        """Takes the latest look; returns the open question.
 
         `title_says_waiting` if the program tells the terminal that it waits: then a menu is a question too.
         """
@@ -168,15 +168,18 @@ class QuestionTracker:
             self._note_absence(now)
             return
         self._absent_since = None
-        if self._open is None or not self._is_same(self._open, dialog):
-            self._begin(now)
         opened = self._open
-        if opened is not None and (self._report, dialog) != (opened.report, opened.dialog):
+        if opened is None or not self._is_same(opened, dialog):
+            self._previous = opened.dialog.digest if opened and opened.dialog else ""
+            self._count += 1
+            own_id = self._report.question.id if self._report and self._report.question else ""
+            self._open = opened = OpenQuestion(id=own_id or f"q{self._count}", since=now)
+        if (self._report, dialog) != (opened.report, opened.dialog):
             dialog = self._dialog_of(opened, dialog, now)
             self._open = replace(opened, report=self._report or opened.report, dialog=dialog)
 
     def _steady(self, look: Look, dialog: Dialog | None, now: float) -> Dialog | None:
-        """Return the dialog; if it is another one that may be half painted, return the previous one."""
+        """Returns the dialog, or the previous one while another may be only half painted."""
         shown = self._open.dialog if self._open else None
         if dialog is None or (shown is not None and shown.digest == dialog.digest):
             self._changing = None
@@ -202,19 +205,13 @@ class QuestionTracker:
         return bool(self._report.question and self._report.question.id == opened.own_id)
 
     def _dialog_of(self, opened: OpenQuestion, dialog: Dialog | None, now: float) -> Dialog | None:
-        """Return the question's dialog; None if the screen still shows that of the question before."""
+        """Returns the question's dialog; None if the screen still shows that of the question before."""
         if dialog is None or dialog.digest != self._previous or opened.dialog is not None or self._report is None:
             return dialog or opened.dialog
         return dialog if self._has_passed(opened.since + _GRACE, now) else None
 
-    def _begin(self, now: float) -> None:
-        self._previous = self._open.dialog.digest if self._open and self._open.dialog else ""
-        self._count += 1
-        own_id = self._report.question.id if self._report and self._report.question else ""
-        self._open = OpenQuestion(id=own_id or f"q{self._count}", since=now)
-
     def _note_absence(self, now: float) -> None:
-        """Close the question if its dialog stays away: a full-screen program erases before it repaints."""
+        """Closes the question if its dialog stays away: a full-screen program erases before it repaints."""
         if self._open is None:
             return
         if self._absent_since is None:
@@ -255,7 +252,7 @@ def _with_report(shown: Question, reported: Question, *, is_agreed: bool) -> Que
 
 
 def _are_numbered_alike(reported: tuple[Option, ...], shown: tuple[Option, ...]) -> bool:
-    """Return whether each reported option is on the screen under its key, with the same meaning.
+    """Returns whether each reported option is on the screen under its key, with the same meaning.
 
     True also if the dialog shows no options that could be chosen.
     """

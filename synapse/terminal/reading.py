@@ -25,7 +25,7 @@ class Prompt:
 
 
 def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
-    """Return the input, or None if the screen does not show it."""
+    """Returns the input, or None if the screen does not show it."""
     rule = profile.prompt
     if rule is None:
         return None
@@ -37,18 +37,18 @@ def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
 
 
 def find_dialog(picture: Picture, profile: Profile) -> DialogRule | None:
-    """Return the rule of the open dialog; the profile's first rule that holds wins."""
+    """Returns the rule of the open dialog; the profile's first rule that holds wins."""
     held = (dialog for dialog in profile.dialogs if _holds(dialog.rule, picture, profile))
     return next((dialog for dialog in held if not (dialog.hides_prompt and read_prompt(picture, profile))), None)
 
 
 def find_working(picture: Picture, profile: Profile) -> WorkingRule | None:
-    """Return the rule whose mark shows that the program works."""
+    """Returns the rule whose mark shows that the program works."""
     return next((working for working in profile.working if _holds(working.rule, picture, profile)), None)
 
 
 def cursor_line(picture: Picture, profile: Profile) -> tuple[int, str]:
-    """Return the first row of the line that the cursor stands on, and that line, joined where the terminal wrapped it.
+    """Returns the first row of the line that the cursor stands on, and that line, joined where the terminal wrapped it.
 
     Some line editors switch the terminal's wrapping off and break the line themselves. Then only full rows show that
     the line goes on. So full rows are joined as well, but only if the prompt is found that way and in no other: the
@@ -68,25 +68,25 @@ def cursor_line(picture: Picture, profile: Profile) -> tuple[int, str]:
 
 
 def rows_of(lines: Sequence[str], profile: Profile, name: str) -> range:
-    """Return the rows of a named region."""
+    """Returns the rows of a named region."""
     region = profile.regions.get(name)
     return range(len(lines)) if region is None else _narrowed(range(len(lines)), lines, region)
 
 
 def cells(text: str) -> int:
-    """Return how many columns a text takes on a terminal."""
+    """Returns how many columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(_cells_of(char) for char in text)
 
 
 def compact(text: str) -> str:
-    """Return the text without blanks: programs wrap and indent what they show, so texts are compared without them."""
+    """Returns the text without blanks: programs wrap and indent what they show, so texts are compared without them."""
     return "".join(text.split())
 
 
 def _joined(picture: Picture, begin: int) -> str:
-    """Join the rows from `begin` to the cursor's, with the trailing blanks that a picture's rows have lost."""
+    """Joins the rows from `begin` to the cursor's, with the trailing blanks that a picture's rows have lost."""
     row, column = picture.cursor
     line = picture.lines[row] + " " * (column - cells(picture.lines[row]))
     for above in reversed(picture.lines[begin:row]):
@@ -133,7 +133,7 @@ def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:
 
 
 def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, rows: range) -> Prompt | None:
-    """Find the input by the cursor alone: old frames and footers may stand above and below it."""
+    """Finds the input by the cursor alone: old frames and footers may stand above and below it."""
     lines, cursor = picture.lines, picture.cursor[0]
     if cursor not in rows:
         return None
@@ -147,7 +147,7 @@ def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, 
 
 
 def _end_of_input(lines: Sequence[str], further: Pattern, cursor: int, rows: range) -> int:
-    """Return the row below the input; blank rows at its end are not part of it."""
+    """Returns the row below the input; blank rows at its end are not part of it."""
     end = cursor + 1
     for row in range(cursor + 1, rows.stop):
         if lines[row] and not further.search(lines[row]):
@@ -166,7 +166,7 @@ def _prompt_of_rows(picture: Picture, rule: PromptRule, match: re.Match[str], ro
 
 
 def _typed_text(picture: Picture, rule: PromptRule, row: int, start: int, text: str) -> str:
-    """Return the typed text: empty for a placeholder or a suggestion, which stand behind the cursor."""
+    """Returns the typed text: empty for a placeholder or a suggestion, which stand behind the cursor."""
     text = text.strip()
     line = picture.lines[row]
     start = max(start, 0)
@@ -178,7 +178,7 @@ def _typed_text(picture: Picture, rule: PromptRule, row: int, start: int, text: 
 
 
 def _is_faint(picture: Picture, row: int, first: int) -> bool:
-    """Return whether the text that begins at `first` is painted faint.
+    """Returns whether the text that begins at `first` is painted faint.
 
     The first letter does not count: programs that draw their own cursor paint it there, in reverse and not faint.
     """

@@ -58,7 +58,7 @@ class Screen:
         scrollback_lines: int = DEFAULT_SCROLLBACK_LINES,
         theme: Theme = Theme.DARK,
     ) -> None:
-        """Create an empty screen; `theme` decides the answer when the program asks for the terminal's colours."""
+        """Creates an empty screen; `theme` decides the answer when the program asks for the terminal's colours."""
         # The emulator answers OSC 10 and 11 only if it is given colours.
         foreground, background = theme.colours
         self._terminal: Any = _ghostty.Terminal(
@@ -74,11 +74,11 @@ class Screen:
             self._answer_scheme_queries(theme)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that the program wrote, cut anywhere."""
+        """Takes bytes that the program wrote, cut anywhere."""
         self._terminal.feed(data)
 
     def take_replies(self) -> bytes:
-        """Return the terminal's answers to the program's queries since the last call."""
+        """Returns the terminal's answers to the program's queries since the last call."""
         replies = bytes(self._replies)
         self._replies.clear()
         return replies
@@ -87,17 +87,21 @@ class Screen:
         self._terminal.resize(max(columns, 1), max(rows, 1))
 
     def picture(self) -> Picture:
-        """Return what the screen shows now."""
+        """Returns what the screen shows now."""
         columns, rows = self._terminal.size
         column, row = self._terminal.cursor
         lines: list[str] = [line.rstrip() for line in self._terminal.text().split("\n")]
+        line_begin = row
+        # A row that is merely full does not count: the terminal must have wrapped it.
+        while line_begin > 0 and self._is_wrapped(line_begin - 1):
+            line_begin -= 1
         title = self._terminal.get("title", "GhosttyString")
         return Picture(
             lines=tuple(lines + [""] * (rows - len(lines))),
             cursor=(row, column),
             columns=columns,
             rows=rows,
-            line_begin=self._line_begin(row),
+            line_begin=line_begin,
             alternate=self._is_alternate(),
             bracketed_paste=self._terminal.mode(_BRACKETED_PASTE),
             title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
@@ -108,12 +112,12 @@ class Screen:
         )
 
     def history(self, max_lines: int) -> tuple[str, ...]:
-        """Return the last lines of scrollback and screen together; a line that the terminal wrapped is one line."""
+        """Returns the last lines of scrollback and screen together; a line that the terminal wrapped is one line."""
         lines: list[str] = self._terminal.contents().split("\n")
         return tuple(lines[-max_lines:])
 
     def redraw(self) -> bytes:
-        """Return bytes that paint this screen, with its colours, its cursor and its input modes, in any terminal.
+        """Returns bytes that paint this screen, with its colours, its cursor and its input modes, in any terminal.
 
         Assumes that the other terminal is plain (see `PLAIN_TERMINAL`) and at least as large.
         """
@@ -126,7 +130,7 @@ class Screen:
         return b"".join(painted) + self._input_modes()
 
     def _answer_scheme_queries(self, theme: Theme) -> None:
-        """Make the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
+        """Makes the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
         light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
 
         def answer(_terminal: Any, _userdata: Any, scheme: Any) -> bool:
@@ -139,7 +143,7 @@ class Screen:
         _ghostty.core.check(_lib.ghostty_terminal_set(self._handle, option, self._scheme_callback), "set color scheme")
 
     def _read_program_status(self, sequence: Any) -> None:
-        """Follow the Program Status Protocol: `OSC 7501;?` is a query, `OSC 7501;state=working:app=codex` a report."""
+        """Follows the Program Status Protocol: `OSC 7501;?` is a query, `OSC 7501;state=working:app=codex` a report."""
         content = bytes(sequence.content)
         if content == b"7501;?":
             # Echoing the query tells the program that reports are welcome.
@@ -147,12 +151,6 @@ class Screen:
         status = _PROGRAM_STATUS.match(content)
         if status is not None:
             self._program_status = status[1].decode()
-
-    def _line_begin(self, row: int) -> int:
-        """Walk up from `row` over rows that the terminal wrapped. A row that is merely full does not count."""
-        while row > 0 and self._is_wrapped(row - 1):
-            row -= 1
-        return row
 
     def _is_wrapped(self, y: int) -> bool:
         row, wrapped = _ffi.new("GhosttyRow*"), _ffi.new("bool*")
@@ -175,7 +173,7 @@ class Screen:
         return b"".join(modes)
 
     def _painted_row(self, y: int, columns: int) -> bytes:
-        """Return bytes that paint one row, colours included."""
+        """Returns bytes that paint one row, colours included."""
         selection = _ghostty.core.init_sized("GhosttySelection")
         selection.start = self._terminal.ref(0, y)[0]
         selection.end = self._terminal.ref(columns - 1, y)[0]
@@ -195,7 +193,7 @@ class Screen:
 
 
 def _without_faint(painted: str) -> str:
-    """Replace faint text by spaces; `painted` is a row as the emulator formats it."""
+    """Replaces faint text by spaces; `painted` is a row as the emulator formats it."""
     firm: list[str] = []
     faint = False
     for sgr, text in _STYLE_OR_TEXT.findall(_LINK.sub("", painted)):
@@ -208,7 +206,7 @@ def _without_faint(painted: str) -> str:
 
 
 def _read_buffer(call: Callable[[Any, int, Any], int]) -> bytes:
-    """Ask a C function for the size that it needs, then for its bytes."""
+    """Asks a C function for the size that it needs, then for its bytes."""
     written = _ffi.new("size_t*")
     call(_ffi.NULL, 0, written)
     buffer = _ffi.new("uint8_t[]", max(int(written[0]), 1))

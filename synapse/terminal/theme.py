@@ -34,7 +34,7 @@ _COLOURS: Final[Mapping[Theme, tuple[Colour, Colour]]] = {
 
 
 def theme_in(reply: bytes) -> Theme:
-    """Return the theme of a terminal from its answer to `OSC 11 ; ?`; NONE if `reply` holds no answer."""
+    """Returns the theme of a terminal from its answer to `OSC 11 ; ?`; NONE if `reply` holds no answer."""
     found = _BACKGROUND.search(reply)
     if found is None:
         return Theme.NONE

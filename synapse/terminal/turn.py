@@ -71,7 +71,7 @@ class TurnTracker:
     """Follows one turn."""
 
     def __init__(self, profile: Profile, now: float, *, has_worked: bool = False) -> None:
-        """Start after the proof of submission; `has_worked` if the delivery has already seen the program work."""
+        """Starts after the proof of submission; `has_worked` if the delivery has already seen the program work."""
         self._profile = profile
         self._stage = Stage.SUBMITTED
         self._has_worked = has_worked
@@ -85,7 +85,7 @@ class TurnTracker:
         return self._wake_at
 
     def advance(self, look: Look, now: float) -> tuple[TurnStep, ...]:
-        """Take the latest look; return what has happened."""
+        """Takes the latest look; returns what has happened."""
         self._wake_at = None
         if self._stage is Stage.SETTLED or look.picture is None or look.is_half_painted:
             return ()
@@ -94,19 +94,20 @@ class TurnTracker:
         if look.state == WORKING:
             return self._work()
         begun = self._work() if self._has_worked and self._stage is Stage.SUBMITTED else ()
-        if look.state != READY or not self._prompt_is_back(look):
+        has_prompt = self._profile.prompt is not None
+        if look.state != READY or (has_prompt and read_prompt(look.picture, self._profile) is None):
             return begun
         return begun + self._settle(look, now)
 
     def ended(self, source: str, evidence: str, reason: str = "") -> tuple[TurnStep, ...]:
-        """Take a structured signal that the turn is over."""
+        """Takes a structured signal that the turn is over."""
         if self._stage is Stage.SETTLED:
             return ()
         self._stage = Stage.SETTLED
         return (Settled(source, evidence, reason),)
 
     def go_on(self, now: float) -> None:
-        """Continue a turn that was not over after all: look for its end again, a while later."""
+        """Continues a turn that was not over after all: looks for its end again, a while later."""
         self._stage = Stage.WORKING if self._has_worked else Stage.SUBMITTED
         self._since = now
         self._wake_at = now + self._profile.times.settle
@@ -147,11 +148,6 @@ class TurnTracker:
         shows_prompt_when_done = self._profile.prompt is not None and self._profile.reads_lines
         return times.settle if self._has_worked or shows_prompt_when_done else max(times.settle, times.unseen)
 
-    def _prompt_is_back(self, look: Look) -> bool:
-        if self._profile.prompt is None:
-            return True
-        return look.picture is not None and read_prompt(look.picture, self._profile) is not None
-
 
 class InterruptRetry:
     """Decides when to repeat the interrupt of one turn, because the program may have missed it.
@@ -170,12 +166,12 @@ class InterruptRetry:
         return self._next
 
     def pressed(self, now: float) -> None:
-        """Note that the keys were pressed."""
+        """Notes that the keys were pressed."""
         self._presses += 1
         self._next = now + PATIENCE if self._presses < MOST_PRESSES else None
 
     def is_due(self, look: Look, now: float) -> bool:
-        """Return whether the program was interrupted, has had its time to stop, and still works."""
+        """Returns whether the program was interrupted, has had its time to stop, and still works."""
         if self._next is None or now < self._next:
             return False
         # In any other state the keys do something else: they answer a dialog, or open a menu.

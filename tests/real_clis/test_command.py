@@ -9,11 +9,11 @@ import pytest
 
 from synapse.calibration.model_server import Fact
 from synapse.calibration.sandbox import AGENT, recipe_names
-from synapse.calibration.scripted_model import CallTool, Say, Use
+from synapse.calibration.scripted_model import CallTool, SayText, Use
 from tests.real_clis.benches import Bench, bench_for, eventually
 
 TURN = "find:1"
-SCENES = {"find": (CallTool(Use.SHELL, "synapse list"), Say(("I have ", "looked.")))}
+SCENES = {"find": (CallTool(Use.SHELL, "synapse list"), SayText(("I have ", "looked.")))}
 
 
 @pytest.mark.timeout(180)

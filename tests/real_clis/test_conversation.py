@@ -21,7 +21,7 @@ import pytest
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
 from synapse.calibration.sandbox import Ran, Sandbox, load_recipe, placeholders
-from synapse.calibration.scripted_model import SCENES, CallTool, Say, Use
+from synapse.calibration.scripted_model import SCENES, CallTool, SayText, Use
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_profile
 from synapse.core.json_text import object_in, objects_in
@@ -31,8 +31,8 @@ REPLY = "Forty-two, said by hand."
 ASK = "synapse send bob 'calibrate:reply:2 please' --response --timeout 50"
 CONVERSATION = {
     **SCENES,
-    "consult": (CallTool(Use.SHELL, ASK), Say(("Bob has ", "answered."))),
-    "reply": (CallTool(Use.SHELL, f"synapse reply '{REPLY}'"), Say(("I have ", "replied."))),
+    "consult": (CallTool(Use.SHELL, ASK), SayText(("Bob has ", "answered."))),
+    "reply": (CallTool(Use.SHELL, f"synapse reply '{REPLY}'"), SayText(("I have ", "replied."))),
 }
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from synapse.calibration.sandbox import AGENT
-from synapse.calibration.scripted_model import Say
+from synapse.calibration.scripted_model import SayText
 from tests.integration.attach.seat import Seat, seated
 from tests.real_clis.benches import Bench, bench_for, eventually
 
 INDENTED = ("    indented\n", "second line\n", "  tail  \n\n")
-SCENES = {"indented": (Say(INDENTED),)}
+SCENES = {"indented": (SayText(INDENTED),)}
 
 
 @contextmanager

@@ -44,11 +44,11 @@ class Answerer:
         """The last question that was answered with a no."""
 
     def answered_by(self, question_id: str) -> str:
-        """Return how the question was answered; by a person at the terminal, if not from here."""
+        """Returns how the question was answered; by a person at the terminal, if not from here."""
         return self._answered.get(question_id, PERSON)
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer the question; return how (KEYS or SIGNAL) once the question is seen to be gone.
+        """Answers the question; returns how (KEYS or SIGNAL) once the question is seen to be gone.
 
         Raises:
             QuestionGone: it is not asked any more, or is being answered already.
@@ -56,10 +56,14 @@ class Answerer:
             AgentUnresponsive: it was answered, and is still asked.
             AgentExited: its program had ended before it was answered.
         """
-        opened = await self._shown(question_id)
+        # If its dialog was seen before, a look now proves that it is on the screen, whole.
+        opened = await self._while_asked(question_id, self._is_whole)
+        if opened is None:
+            raise _unresponsive("its dialog is not fully visible; no key was pressed")
         self._require_unanswered(question_id)
         _require_offered(opened.question, choice)
-        if _is_denial(opened.question, choice):
+        chosen = next((option for option in opened.question.options if option.key == choice.option), None)
+        if chosen is not None and chosen.effect is OptionEffect.DENY:
             self.denied = question_id
         native = _native_choice(opened, choice)
         may_answer_natively = bool(opened.own_id) and question_id != self._ignored
@@ -68,7 +72,7 @@ class Answerer:
         return await self._answer_by_keys(question_id, choice)
 
     async def _answer_natively(self, opened: OpenQuestion, choice: Choice) -> bool:
-        """Answer without keys; False when the program has no way for it.
+        """Answers without keys; False when the program has no way for it.
 
         Raises AgentUnresponsive when the question is still asked. Keys do not follow by themselves: the answer may be
         under way, and they would go into the next question.
@@ -94,7 +98,13 @@ class Answerer:
         return is_gone
 
     async def _answer_by_keys(self, question_id: str, choice: Choice) -> str:
-        opened = await self._wait_undisturbed(question_id)
+        # Wait until it is shown and no key of a person is under way to it. Nothing may be awaited between this and the
+        # first key.
+        opened = await self._while_asked(
+            question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
+        )
+        if opened is None:
+            raise _unresponsive("a person types there, or its dialog is not fully visible; no key was pressed")
         self._require_unanswered(question_id)
         dialog = opened.dialog
         if dialog is None or dialog.choose is Choosing.NONE or not opened.is_shown:
@@ -121,76 +131,57 @@ class Answerer:
                 hint="look at its terminal: `synapse attach`",
             )
 
-    async def _shown(self, question_id: str) -> OpenQuestion:
-        """Return the question; if its dialog was seen before, a look now proves that it is on the screen, whole."""
-        opened = await self._while_asked(question_id, self._is_whole)
-        if opened is None:
-            raise _unresponsive("its dialog is not fully visible; no key was pressed")
-        return opened
-
-    async def _wait_undisturbed(self, question_id: str) -> OpenQuestion:
-        """Return the question when it is shown and no key of a person is under way to it.
-
-        Nothing may be awaited between this and the first key.
-        """
-        opened = await self._while_asked(
-            question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
-        )
-        if opened is None:
-            raise _unresponsive("a person types there, or its dialog is not fully visible; no key was pressed")
-        return opened
-
     def _is_whole(self, opened: OpenQuestion) -> bool:
         return opened.dialog is None or self._context.questions.is_seen
 
     def _person_due(self) -> float | None:
-        """Return when the last key of a person will have had its effect; None when that is past."""
+        """Returns when the last key of a person will have had its effect; None when that is past."""
         due = self._context.program.pump.last_key + self._context.profile.times.person
         return due if due > self._context.now() else None
 
     async def _choose(self, question_id: str, dialog: Dialog, index: int) -> None:
         match dialog.choose:
             case Choosing.DIGIT:
-                self._keys(dialog.options[index].key.encode())
+                self._press(dialog.options[index].key.encode())
             case Choosing.LINE:
-                self._keys(dialog.options[index].key.encode() + self._context.profile.typing.enter)
+                self._press(dialog.options[index].key.encode() + self._context.profile.typing.enter)
             case Choosing.ARROWS | Choosing.NONE:
                 await self._highlight(question_id, dialog, index)
-                self._keys(self._context.profile.typing.enter)
+                self._press(self._context.profile.typing.enter)
 
     async def _highlight(self, question_id: str, dialog: Dialog, index: int) -> None:
-        """Move to an option and wait until it is seen to be highlighted: only then may Enter be pressed."""
-        self._keys(dialog.moves_to(index))
+        """Moves to an option and waits until it is seen to be highlighted: only then may Enter be pressed."""
+        self._press(dialog.moves_to(index))
         if not await self._sees(question_id, lambda seen: seen.marked == index):
             # Nothing was chosen, so the question may be answered again.
             self._answered.pop(question_id, None)
             raise _unresponsive("the option was not highlighted; nothing was chosen")
 
     async def _write(self, question_id: str, dialog: Dialog, index: int, text: str) -> None:
-        """Type a person's own text into the field of the option that takes it."""
+        """Types a person's own text into the field of the option that takes it."""
         if dialog.choose is Choosing.ARROWS:
             await self._highlight(question_id, dialog, index)
         else:
-            self._keys(dialog.options[index].key.encode())
+            self._press(dialog.options[index].key.encode())
             if not await self._sees(question_id, lambda seen: seen.marked == index):
                 raise _unresponsive("the field for the text did not open; nothing was written")
         picture = self._context.look().picture
         line = " ".join(text.split())
         typed = keystrokes(line, self._context.profile, bracketed_paste=bool(picture and picture.bracketed_paste))
-        self._keys(typed.data)
+        self._press(typed.data)
         if not await self._shows(question_id, typed.shown):
             raise _unresponsive("the text does not appear in its dialog; it was not submitted")
-        self._keys(self._context.profile.typing.enter)
+        self._press(self._context.profile.typing.enter)
 
     async def _wait_until_gone(self, question_id: str) -> bool:
-        """Wait until the question is not asked any more; False when it stays. A denial may end the program."""
+        """Waits until the question is not asked any more; False when it stays. A denial may end the program."""
         try:
             return await self._until(lambda opened: opened is None or opened.id != question_id)
         except AgentExited:
             return True
 
     async def _sees(self, question_id: str, condition: Callable[[Dialog], bool]) -> bool:
-        """Wait until its dialog meets the condition; False when it takes too long. Raises QuestionGone."""
+        """Waits until its dialog meets the condition; False when it takes too long. Raises QuestionGone."""
 
         def holds(opened: OpenQuestion) -> bool:
             return self._context.questions.is_seen and opened.dialog is not None and condition(opened.dialog)
@@ -198,7 +189,7 @@ class Answerer:
         return await self._while_asked(question_id, holds) is not None
 
     async def _shows(self, question_id: str, line: str) -> bool:
-        """Wait until the end of a text is on the screen with its dialog, however it is wrapped; False as in `_sees`.
+        """Waits until the end of a text is on the screen with its dialog, however it is wrapped; False as in `_sees`.
 
         Raises QuestionGone.
         """
@@ -212,7 +203,7 @@ class Answerer:
         return await self._while_asked(question_id, holds) is not None
 
     async def _while_asked(self, question_id: str, condition: Callable[[OpenQuestion], bool]) -> OpenQuestion | None:
-        """Return the question as soon as it meets the condition; None when it takes too long. Raises QuestionGone."""
+        """Returns the question as soon as it meets the condition; None when it takes too long. Raises QuestionGone."""
         seen: list[OpenQuestion | None] = []
 
         def holds(opened: OpenQuestion | None) -> bool:
@@ -226,7 +217,7 @@ class Answerer:
         return opened if is_reached else None
 
     async def _until(self, condition: Callable[[OpenQuestion | None], bool]) -> bool:
-        """Wait until the open question meets the condition; False when the program takes longer than it may."""
+        """Waits until the open question meets the condition; False when the program takes longer than it may."""
         context = self._context
         end = context.now() + context.profile.times.proof
         while not condition(context.open_question(context.look())):
@@ -235,7 +226,7 @@ class Answerer:
             await context.watcher.next_look(context.questions.deadline, self._person_due(), end)
         return True
 
-    def _keys(self, data: bytes) -> None:
+    def _press(self, data: bytes) -> None:
         self._context.program.write(data)
 
     def _begin(self, question_id: str, how: str) -> None:
@@ -252,23 +243,18 @@ def _require_offered(question: Question, choice: Choice) -> None:
         raise InvalidChoice(f"'{choice.option}' is not offered", offered)
 
 
-def _is_denial(question: Question, choice: Choice) -> bool:
-    chosen = next((option for option in question.options if option.key == choice.option), None)
-    return chosen is not None and chosen.effect is OptionEffect.DENY
-
-
 def _native_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
-    """Return the choice in terms of the options that the program reported; None if not exactly one of them fits."""
-    told = opened.report.question if opened.report else None
-    if told is None or choice.text or not opened.is_renumbered:
+    """Returns the choice in terms of the options that the program reported; None if not exactly one of them fits."""
+    reported = opened.report.question if opened.report else None
+    if reported is None or choice.text or not opened.is_renumbered:
         return choice
     chosen = next(option for option in opened.question.options if option.key == choice.option)
-    same = [option for option in told.options if _means_same(option, chosen)]
+    same = [option for option in reported.options if _means_same(option, chosen)]
     return Choice(option=same[0].key) if len(same) == 1 else None
 
 
 def _index_on_screen(dialog: Dialog, question: Question, choice: Choice) -> int:
-    """Return the index of the chosen option in the dialog, whose options may differ from those of the question."""
+    """Returns the index of the chosen option in the dialog, whose options may differ from those of the question."""
     if choice.text:
         if dialog.text_option is None:
             raise InvalidChoice("text of your own can be given only in its terminal", ())
@@ -283,7 +269,7 @@ def _index_on_screen(dialog: Dialog, question: Question, choice: Choice) -> int:
 
 
 def _default_text(dialog: Dialog, index: int) -> str:
-    """Return the text for an option that requires one when none was given; empty for other options."""
+    """Returns the text for an option that requires one when none was given; empty for other options."""
     if index != dialog.text_option:
         return ""
     if dialog.options[index].effect is OptionEffect.DENY:

@@ -40,7 +40,7 @@ class Signal:
         return Settled(self.source, self.detail, self.report.reason if self.report else "")
 
     def ends(self, turn: str) -> bool:
-        """Return whether the signal ends the turn of that name; an unknown name fits every turn."""
+        """Returns whether the signal ends the turn of that name; an unknown name fits every turn."""
         names = {turn, self.report.turn if self.report else ""} - {""}
         return self.kind in (ANSWERED, SignalKind.FAILED) and len(names) < 2
 
@@ -62,7 +62,7 @@ class SignalBuffer:
         """How much of `said` was passed on."""
 
     def begin(self, typed: str) -> None:
-        """Forget all signals: a message is about to be typed, and they are about an earlier one."""
+        """Forgets all signals: a message is about to be typed, and they are about an earlier one."""
         self._signals.clear()
         self.typed, self._turn, self.has_reported = typed, "", False
         self._saying, self.passed_on, self.last_kind = None, "", None
@@ -76,7 +76,7 @@ class SignalBuffer:
         self.add(Signal(report.source, report.kind, report.text if is_end else report.detail, report))
 
     def say(self, saying: TextSoFar) -> bool:
-        """Keep what the program has said so far in its turn; True if everything before was passed on."""
+        """Keeps what the program has said so far in its turn; True if everything before was passed on."""
         was_passed_on = self.said == self.passed_on
         self._saying = saying
         return was_passed_on
@@ -89,7 +89,7 @@ class SignalBuffer:
         return self._saying.text
 
     def take_submission(self) -> Signal | None:
-        """Return and remove the signal that our message was taken; drop those about a person's own prompts."""
+        """Returns and removes the signal that our message was taken; drops those about a person's own prompts."""
         for signal in tuple(self._signals):
             if signal.kind != SUBMITTED:
                 continue
@@ -100,7 +100,7 @@ class SignalBuffer:
         return None
 
     def end(self) -> Settled | None:
-        """Return the end of our turn, if a signal reports it."""
+        """Returns the end of our turn, if a signal reports it."""
         self.take_submission()
         return next((signal.settled for signal in self._signals if signal.ends(self._turn)), None)
 
@@ -128,7 +128,7 @@ class PtyContext:
         return self.clock.monotonic()
 
     def look(self) -> Look:
-        """Look at the screen now.
+        """Looks at the screen now.
 
         Raises AgentExited.
         """
@@ -137,7 +137,7 @@ class PtyContext:
         return self.watcher.look()
 
     def open_question(self, look: Look) -> OpenQuestion | None:
-        """Return the question that is open according to `look`."""
+        """Returns the question that is open according to `look`."""
         evidence = self.watcher.evidence
         title_says_waiting = any(claim.source is Source.TITLE and claim.state == WAITING for claim in evidence.claims)
         opened = self.questions.observe(look, self.now(), title_says_waiting=title_says_waiting)
@@ -146,12 +146,12 @@ class PtyContext:
             return opened
         if (opened is None or opened.dialog is None) and look.state == WAITING:
             # No signal reports at once that a dialog was answered; the screen shows that it is gone.
-            evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
+            evidence.report(before.report.source, "", "the dialog that it reported is gone", self.now())
         return opened
 
 
 def describe_exit(status: int) -> str:
-    """Return a sentence about how a program ended."""
+    """Returns a sentence about how a program ended."""
     if status > 128:
         return f"the program was ended by signal {status - 128}"
     return f"the program ended with status {status}"

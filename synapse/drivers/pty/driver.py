@@ -13,7 +13,7 @@ from synapse.core.agent import AGENT_STATES, READY, WORKING
 from synapse.core.driver import DEGRADED, AgentView, Observation, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
 from synapse.core.types import Clock
-from synapse.drivers.pty.adapters.adapter import Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.answering import Answerer, NativeAnswer
 from synapse.drivers.pty.context import SUBMITTED, PtyContext, Signal, describe_exit
 from synapse.drivers.pty.program import RunningProgram
@@ -35,7 +35,7 @@ _REACTION_SECONDS: Final = 0.15
 
 
 class PtyDriver:
-    """Implements core.driver.Driver for a running program, and adapters.adapter.Listener for its signals."""
+    """Implements core.driver.Driver for a running program, and adapters.adapter.SignalListener for its signals."""
 
     def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, prompt_files: PromptFiles) -> None:
         self.program = program
@@ -53,16 +53,16 @@ class PtyDriver:
         self._in_turn = self._is_dropped = False
         self._types_next = False
         """Whether the API has refused a message: then messages are typed until one was submitted."""
-        self._find_sender: Callable[[], Sender | None] = lambda: None
+        self._find_sender: Callable[[], ApiSender | None] = lambda: None
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
 
-    def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], Sender | None]) -> None:
-        """Use the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
+    def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], ApiSender | None]) -> None:
+        """Uses the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
         self._context.recheck, self._answerer.native_answer, self._find_sender = recheck, answer, sender
 
     def view(self) -> AgentView:
-        """Return what is known of the agent now; see core.driver.Driver."""
+        """Returns what is known of the agent now; see core.driver.Driver."""
         look = self._watcher.latest()
         opened = self._context.open_question(look)
         verdict = self._watcher.evidence.verdict
@@ -84,11 +84,11 @@ class PtyDriver:
         )
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
-        """Call `listener` with each change of the agent's state; see core.driver.Driver."""
+        """Calls `listener` with each change of the agent's state; see core.driver.Driver."""
         return self._watcher.listeners.add(listener)
 
     async def wait_ready(self) -> None:
-        """Return when the agent can take a message.
+        """Returns when the agent can take a message.
 
         Raises AgentExited when it never will.
         """
@@ -99,13 +99,14 @@ class PtyDriver:
             await self._watcher.next_look(None if closed.opens_in is None else self._now() + closed.opens_in)
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Submit one message and yield the events of its turn; see core.driver.Driver.
+        """Submits one message and yields the events of its turn; see core.driver.Driver.
 
         Raises AgentExited.
         """
         self._in_turn, self._is_dropped = True, False
         try:
-            text = await self._compose(turn)
+            files = self._prompt_files
+            text = files.compose(turn) if files.stores_nothing(turn) else await asyncio.to_thread(files.compose, turn)
             self._context.signals.begin(text)
             self._context.interrupt_retry = InterruptRetry()
             if not self._is_dropped:
@@ -116,7 +117,7 @@ class PtyDriver:
             self._in_turn, self._submission = False, None
 
     async def interrupt(self) -> bool:
-        """Interrupt the agent's turn, by a signal or by keys as the profile says; never while a dialog is open.
+        """Interrupts the agent's turn, by a signal or by keys as the profile says; never while a dialog is open.
 
         Returns False when it did nothing.
         """
@@ -130,16 +131,18 @@ class PtyDriver:
         is_idle = look.state == READY and not self._in_turn
         if look.state != WORKING and not (how.signal and (is_idle or self._profile.prompt is None)):
             return False
-        if how.signal:
-            begun = self._now()
-            self.program.signal_foreground(signal.Signals[how.signal])
-            if look.state != WORKING:
-                await self._see_reaction(begun)
-            return True
-        return await press_interrupt(self._context)
+        if not how.signal:
+            return await press_interrupt(self._context)
+        begun = self._now()
+        self.program.signal_foreground(signal.Signals[how.signal])
+        # Wait a moment for an idle program's reaction; the gate then stays shut until that output has ended.
+        end = begun + _REACTION_SECONDS
+        while look.state != WORKING and self.program.pump.last_output < begun and self._now() < end:
+            await self._watcher.next_look(end)
+        return True
 
     def drop(self) -> bool:
-        """Drop the message that is being submitted, because it was canceled; see core.driver.Driver."""
+        """Drops the message that is being submitted, because it was canceled; see core.driver.Driver."""
         if self._submission is None:
             # Its files are being stored, or there is no message.
             self._is_dropped = True
@@ -148,15 +151,15 @@ class PtyDriver:
         return self._submission.drop(self._now())
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer the program's question; see core.driver.Driver."""
+        """Answers the program's question; see core.driver.Driver."""
         return await self._answerer.answer(question_id, choice)
 
     def confirm(self) -> None:
-        """Go on with the turn: a person saw that the program took the message."""
+        """Goes on with the turn: a person saw that the program took the message."""
         self.signal("person", SUBMITTED, "a person saw it delivered")
 
     def signal(self, source: str, kind: str, detail: str) -> None:
-        """Take a signal about the agent or its turn; `source` is a value of `evidence.Source`.
+        """Takes a signal about the agent or its turn; `source` is a value of `evidence.Source`.
 
         `kind` is a state of the agent, or SUBMITTED, or ANSWERED with the answer as `detail`.
         """
@@ -168,7 +171,7 @@ class PtyDriver:
         self._watcher.wake()
 
     def report(self, report: SignalReport) -> None:
-        """Take the program's report about its turn; see `adapters.adapter.Listener`."""
+        """Takes the program's report about its turn; see `adapters.adapter.SignalListener`."""
         self._watcher.evidence.report(report.source, report.state, report.detail, self._now())
         self._watcher.tell_state()
         self._context.questions.receive(report)
@@ -176,62 +179,58 @@ class PtyDriver:
         self._watcher.wake()
 
     def say(self, saying: TextSoFar) -> None:
-        """Take what the program has said so far in its turn; see `adapters.adapter.Listener`."""
+        """Takes what the program has said so far in its turn; see `adapters.adapter.SignalListener`."""
         if self._context.signals.say(saying):
             # Later words wait for the next look, which comes anyway: not each of them is worth one.
             self._watcher.wake()
 
     def quiet_for(self) -> float:
-        """Return the seconds since the program last printed; see `adapters.adapter.Listener`."""
+        """Returns the seconds since the program last printed; see `adapters.adapter.SignalListener`."""
         return self._now() - self.program.pump.last_output
 
     def typed(self) -> str:
-        """Return the last message that was typed; see `adapters.adapter.Listener`."""
+        """Returns the last message that was typed; see `adapters.adapter.SignalListener`."""
         return self._context.signals.typed
 
     def picture(self) -> Picture | None:
-        """Return what its terminal shows; see `adapters.adapter.Listener`."""
+        """Returns what its terminal shows; see `adapters.adapter.SignalListener`."""
         return self._watcher.latest().picture
 
     def seems_ready(self) -> bool:
-        """Return whether its terminal shows that it is ready; see `adapters.adapter.Listener`."""
+        """Returns whether its terminal shows that it is ready; see `adapters.adapter.SignalListener`."""
         self._watcher.latest()
         return self._watcher.evidence.seen == READY
 
     def asks(self, question_id: str) -> bool:
-        """Return whether the program still asks that question; see `adapters.adapter.Listener`."""
+        """Returns whether the program still asks that question; see `adapters.adapter.SignalListener`."""
         self._context.open_question(self._watcher.latest())
         return self._context.questions.has(question_id)
 
     def expect(self, source: Source, detail: str) -> None:
-        """Expect reports of a source from now on; see `adapters.adapter.Listener`."""
+        """Expects reports of a source from now on; see `adapters.adapter.SignalListener`."""
         self._context.expected = source
         self._watcher.evidence.report(source, "", detail, self._now())
 
     def mark_missing(self, source: Source, detail: str) -> None:
-        """Note that a source will report nothing; see `adapters.adapter.Listener`."""
+        """Notes that a source will report nothing; see `adapters.adapter.SignalListener`."""
         self._watcher.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
 
     async def stop(self) -> None:
-        """End the program."""
+        """Ends the program."""
         self._watcher.close()
         await self.program.stop()
-
-    async def _see_reaction(self, begun: float) -> None:
-        """Wait a moment for the program's reaction; the gate then stays shut until the output has ended."""
-        end = begun + _REACTION_SECONDS
-        while self.program.pump.last_output < begun and self._now() < end:
-            await self._watcher.next_look(end)
-
-    async def _compose(self, turn: Turn) -> str:
-        if self._prompt_files.stores_nothing(turn):
-            return self._prompt_files.compose(turn)
-        return await asyncio.to_thread(self._prompt_files.compose, turn)
 
     async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None
         shown = ShownAnswer(self._context, text)
-        submission, submitting = self._submit(text)
+        sender = self._sender()
+        submission: Delivery | ApiSubmitter
+        if sender is None:
+            submission = Delivery(text, self._profile)
+            submitting = self._key_submitter.deliver(submission)
+        else:
+            submission = ApiSubmitter(self._context, sender, text)
+            submitting = submission.events()
         self._submission = submission
         async with aclosing(submitting) as events:
             async for event in events:
@@ -249,16 +248,8 @@ class PtyDriver:
                 async for event in events:
                     yield event
 
-    def _submit(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
-        """Submit by the program's API if it has one that works, otherwise by keys."""
-        sender = self._sender()
-        if sender is not None:
-            submitter = ApiSubmitter(self._context, sender, text)
-            return submitter, submitter.events()
-        delivery = Delivery(text, self._profile)
-        return delivery, self._key_submitter.deliver(delivery)
-
-    def _sender(self) -> Sender | None:
+    def _sender(self) -> ApiSender | None:
+        """Returns the program's API if it has one that takes messages now; without one they are typed."""
         return None if self._types_next else self._find_sender()
 
     def _shut(self, look: Look) -> Shut | None:

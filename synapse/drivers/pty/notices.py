@@ -43,7 +43,7 @@ class NoticeOutput(Protocol):
     def show(self, data: bytes) -> None: ...
 
     def show_person(self, data: bytes) -> None:
-        """Write to the person's terminal alone."""
+        """Writes to the person's terminal alone."""
         ...
 
 
@@ -64,11 +64,11 @@ class Notices:
         self._tail = b""
 
     def add(self, text: str) -> None:
-        """Show `text` as soon as that does no harm."""
+        """Shows `text` as soon as that does no harm."""
         self._waiting.append(" ".join(sanitise(text).split()))
 
     def before_output(self) -> None:
-        """Remove a notice beside the cursor: the program's output goes there."""
+        """Removes a notice beside the cursor: the program's output goes there."""
         if self._undo is not None:
             self._output.show(self._undo)
             self._undo = None
@@ -77,18 +77,20 @@ class Notices:
         self._tail = (self._tail + data[-256:])[-256:]
 
     def key_typed(self) -> None:
-        """Remove the notice: a person who types has read it."""
+        """Removes the notice: a person who types has read it."""
         self.before_output()
         self._until = 0.0
 
     def tick(self) -> float | None:
-        """Show and remove notices that are due; return in how many seconds to call again, or None."""
+        """Shows and removes notices that are due; returns in how many seconds to call again, or None."""
         if not self._waiting and not self._shown:
             return None
         now = self._clock.monotonic()
-        calm = self._calm_in(now)
-        if calm > 0:
-            return calm
+        calm_in = self._output.last_output + _CALM_SECONDS - now
+        if _UNFINISHED.search(self._tail):
+            calm_in = _CALM_SECONDS
+        if calm_in > 0:
+            return calm_in
         if self._shown and (self._waiting or now >= self._until):
             self._remove()
         if self._waiting:
@@ -96,11 +98,6 @@ class Notices:
         if self._shown and self._undo is None and not self._is_overlay:
             self._put()
         return max(self._until - now, 0.0) if self._shown else None
-
-    def _calm_in(self, now: float) -> float:
-        if _UNFINISHED.search(self._tail):
-            return _CALM_SECONDS
-        return self._output.last_output + _CALM_SECONDS - now
 
     def _put(self) -> None:
         picture = self._screen.picture()
@@ -127,7 +124,7 @@ class Notices:
 
 
 def line_above(text: str, picture: Picture) -> bytes:
-    """Return bytes that put `text` on a line of its own and repaint the cursor's row below it."""
+    """Returns bytes that put `text` on a line of its own and repaint the cursor's row below it."""
     row, column = picture.cursor
     below = picture.lines[row]
     below += " " * (column - cells(below))
@@ -135,13 +132,13 @@ def line_above(text: str, picture: Picture) -> bytes:
 
 
 def over_bottom_row(text: str, picture: Picture) -> bytes:
-    """Return bytes that paint `text` over the bottom row and leave the cursor and the colours as they are."""
+    """Returns bytes that paint `text` over the bottom row and leave the cursor and the colours as they are."""
     words = _cut(text, picture.columns - 1)
     return f"\x1b7\x1b[{picture.rows};1H\x1b[0;7m{words}\x1b[0m\x1b[K\x1b8".encode()
 
 
 def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
-    """Return bytes that put `text` right of the cursor, and bytes that restore the blanks or the faint hint there."""
+    """Returns bytes that put `text` right of the cursor, and bytes that restore the blanks or the faint hint there."""
     row, column = picture.cursor
     _, there = _split(picture.lines[row], column)
     words = _cut(" " + text, picture.columns - 1 - column)
@@ -151,7 +148,7 @@ def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
 
 
 def _split(line: str, column: int) -> tuple[str, str]:
-    """Cut a row at a column."""
+    """Cuts a row at a column."""
     at = 0
     for index, char in enumerate(line):
         if at >= column:

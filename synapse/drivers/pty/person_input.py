@@ -20,7 +20,8 @@ from synapse.terminal.reading import cursor_line, read_prompt
 
 _AT_SIGN: Final = re.compile(rb"@|64")
 """An at sign, plain or as its number in the newer encodings."""
-_LOAD_SECONDS: Final = 1.0
+_ERASE_SECONDS: Final = 1.0
+"""How long a terminal may take to erase a line."""
 _ERASED_SECONDS: Final = 0.02
 """No output for this long after the clearing keys: the terminal has erased what it erases."""
 _LOOK_SECONDS: Final = 0.005
@@ -74,11 +75,11 @@ class PersonInput:
         self._suspend = suspend
 
     def say(self, text: str) -> None:
-        """Show the person a notice. Call it in any thread."""
+        """Shows the person a notice. Call it in any thread."""
         self._pump.call_soon(lambda: self._notices.add(text))
 
     def clear(self, pressed: Callable[[], None]) -> None:
-        """Press the keys that clear the input, and erase what remains of it on the screen. Call it in any thread.
+        """Presses the keys that clear the input, and erases what remains of it on the screen. Call it in any thread.
 
         Calls `pressed` afterwards, in the pump's thread.
         """
@@ -96,7 +97,7 @@ class PersonInput:
             return
         if _AT_SIGN.search(data):
             # For a line that is typed in the first moments, wait a little for the screen.
-            self._screen.wait_loaded(_LOAD_SECONDS)
+            self._screen.wait_loaded()
         self._perform(self._mention.typed(data, self._prompt, self._clock.monotonic()))
 
     def before_output(self) -> None:
@@ -113,7 +114,7 @@ class PersonInput:
         return min(waits, default=None)
 
     def _look(self) -> float | None:
-        """Show the screen to an undecided `@agent` line; return in how many seconds to call again, or None."""
+        """Shows the screen to an undecided `@agent` line; returns in how many seconds to call again, or None."""
         if self._mention is None:
             return None
         now = self._clock.monotonic()
@@ -144,17 +145,17 @@ class PersonInput:
         return None if prompt is None else prompt.text
 
     def _find_remnant(self) -> _Remnant | None:
-        """Return what may remain on the screen when the input is cleared, if the kernel edits the line.
+        """Returns what may remain on the screen when the input is cleared, if the kernel edits the line.
 
         A cooked terminal erases one column for each character, and only on the last row: wide characters and wrapped
         lines stay on the screen although the input is empty.
         """
         picture = self._screen.picture()
         found = self._find_label(picture) if picture and edits_lines(self._pump.terminal) else None
-        return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
+        return _Remnant(self._screen.version, *found, self._clock.monotonic() + _ERASE_SECONDS) if found else None
 
     def _find_label(self, picture: Picture) -> tuple[int, str] | None:
-        """Return the row in which the input begins, and the text before it there."""
+        """Returns the row in which the input begins, and the text before it there."""
         prompt = read_prompt(picture, self._profile)
         if prompt is not None:
             row, line = cursor_line(picture, self._profile)

@@ -57,7 +57,7 @@ class Program:
 
 
 def spawn(launch: Launch) -> Program:
-    """Start the program in a session of its own, with the new terminal, default signals and none of our files.
+    """Starts the program in a session of its own, with the new terminal, default signals and none of our files.
 
     Raises:
         CommandMissing: there is no such program.
@@ -68,9 +68,12 @@ def spawn(launch: Launch) -> Program:
     try:
         set_size(program_side, launch.columns, launch.rows)
         apply_settings(program_side, launch.settings)
-        if launch.person_terminal is None:
-            return _spawn_child(path, launch, terminal, os.ttyname(program_side))
-        return _spawn_with_leader(path, launch, terminal, os.ttyname(program_side), launch.person_terminal)
+        tty = os.ttyname(program_side)
+        if launch.person_terminal is not None:
+            return _spawn_with_leader(path, launch, terminal, tty, launch.person_terminal)
+        pid = _posix_spawn(path, launch.command, launch.env, tty)
+        os.set_blocking(terminal, False)
+        return Program(pid=pid, terminal=terminal, tty=tty, reaped_pid=pid, report=None)
     except BaseException:
         os.close(terminal)
         raise
@@ -79,7 +82,7 @@ def spawn(launch: Launch) -> Program:
 
 
 def find_command(name: str, env: Mapping[str, str], install_hint: str = "") -> str:
-    """Return the path of a program.
+    """Returns the path of a program.
 
     Raises:
         CommandMissing: the program is not on the PATH of `env`.
@@ -96,7 +99,7 @@ def find_command(name: str, env: Mapping[str, str], install_hint: str = "") -> s
 
 
 def locate(name: str, search_path: str | None = None) -> str | None:
-    """Return the path of a program, or None.
+    """Returns the path of a program, or None.
 
     Ignores relative entries of the PATH: a project's folder must not decide which program is run.
     """
@@ -104,20 +107,14 @@ def locate(name: str, search_path: str | None = None) -> str | None:
     return shutil.which(name, path=os.pathsep.join(entry for entry in entries if entry.startswith(os.sep)))
 
 
-def _spawn_child(path: str, launch: Launch, terminal: int, name: str) -> Program:
-    pid = _posix_spawn(path, launch.command, launch.env, name)
-    os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=pid, report=None)
-
-
-def _spawn_with_leader(path: str, launch: Launch, terminal: int, name: str, person: int) -> Program:
+def _spawn_with_leader(path: str, launch: Launch, terminal: int, tty: str, person: int) -> Program:
     report, written = os.pipe()
     try:
         # Descriptors in the child alone: there they may replace any file of ours.
         given = {written: max(written, person) + 1, person: max(written, person) + 2}
         arguments = (str(given[written]), str(given[person]), path, *launch.command)
         leader = (sys.executable, "-I", "-S", str(_LEADER), *arguments)
-        reaped = _posix_spawn(sys.executable, leader, launch.env, name, given)
+        reaped = _posix_spawn(sys.executable, leader, launch.env, tty, given)
     except BaseException:
         os.close(report)
         raise
@@ -130,7 +127,7 @@ def _spawn_with_leader(path: str, launch: Launch, terminal: int, name: str, pers
         os.waitpid(reaped, 0)
         raise
     os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=reaped, report=report)
+    return Program(pid=pid, terminal=terminal, tty=tty, reaped_pid=reaped, report=report)
 
 
 def _read_pid(report: int, path: str) -> int:
@@ -147,7 +144,7 @@ def _read_pid(report: int, path: str) -> int:
 def _posix_spawn(
     path: str, argv: tuple[str, ...], env: Mapping[str, str], tty: str, given: Mapping[int, int] = _NO_FILES
 ) -> int:
-    """Start a process that leads a new session on the terminal `tty`; `given` maps our descriptors to the child's.
+    """Starts a process that leads a new session on the terminal `tty`; `given` maps our descriptors to the child's.
 
     fork() in a process with threads may deadlock in the child; posix_spawn runs no code of ours there. A session leader
     without a terminal that opens one gets it as its controlling terminal.
@@ -172,7 +169,7 @@ def _posix_spawn(
 
 
 def _inherited() -> list[int]:
-    """Return the descriptors above 2 that a child would inherit; the kernel closes Python's own."""
+    """Returns the descriptors above 2 that a child would inherit; the kernel closes Python's own."""
     found: list[int] = []
     for entry in Path("/dev/fd").iterdir():
         number = int(entry.name)
@@ -199,11 +196,11 @@ class ProcessWaiter:
         self._thread.start()
 
     def resume(self) -> None:
-        """Continue a program that has stopped itself."""
+        """Continues a program that has stopped itself."""
         self.send(signal.SIGCONT)
 
     def send(self, number: int) -> None:
-        """Send a signal to the program's process group, unless it is gone: its id may be reused by then."""
+        """Sends a signal to the program's process group, unless it is gone: its id may be reused by then."""
         with contextlib.suppress(ProcessLookupError):
             if not self._is_over:
                 os.killpg(self._program.pid, number)
@@ -227,7 +224,7 @@ class ProcessWaiter:
             self._stopped()
 
     def _read_reports(self, report: Iterable[str]) -> int | None:
-        """Follow the session leader's reports to the exit code; None if the leader was killed before that."""
+        """Follows the session leader's reports to the exit code; None if the leader was killed before that."""
         for line in report:
             word, _, value = line.strip().partition(" ")
             if word == "stopped":
@@ -238,5 +235,5 @@ class ProcessWaiter:
 
 
 def shell_status(code: int) -> int:
-    """Return the status that a shell would report: for a program ended by a signal, 128 plus the signal's number."""
+    """Returns the status that a shell would report: for a program ended by a signal, 128 plus the signal's number."""
     return 128 - code if code < 0 else code

@@ -70,16 +70,16 @@ class RunningProgram:
         return self.exited.result() if self.exited.done() else None
 
     def begin(self) -> None:
-        """Start to move bytes."""
+        """Starts to move bytes."""
         self.pump.start(self._input)
         self._waiter.start()
 
     def load_screen(self) -> None:
-        """Load the emulator. It takes a fifth of a second of the interpreter, so a host serves first."""
+        """Loads the emulator. It takes a fifth of a second of the interpreter, so a host serves first."""
         self.pump.load_screen()
 
     async def stop(self) -> None:
-        """End the program, gently first, and close its terminal."""
+        """Ends the program, gently first, and closes its terminal."""
         for number, seconds in _STOP_SIGNALS:
             if self.exited.done():
                 break
@@ -90,11 +90,11 @@ class RunningProgram:
         await asyncio.to_thread(self.pump.close, _DRAIN_SECONDS)
 
     def write(self, data: bytes) -> None:
-        """Type bytes into the program."""
+        """Types bytes into the program."""
         self.pump.input.write(data)
 
     def drop_unread(self) -> bool:
-        """Drop typed bytes that were not read yet; False if they may be in a line that the program edits itself."""
+        """Drops typed bytes that were not read yet; False if they may be in a line that the program edits itself."""
         try:
             return drop_unread(self._program.tty)
         except (OSError, termios.error):
@@ -102,7 +102,7 @@ class RunningProgram:
             return True
 
     def has_unread(self) -> bool:
-        """Return whether there are typed bytes that the program has not read yet."""
+        """Returns whether there are typed bytes that the program has not read yet."""
         try:
             return self.pump.input.pending > 0 or count_unread(self._program.tty) > 0
         except OSError:
@@ -110,7 +110,7 @@ class RunningProgram:
             return False
 
     async def clear_input(self) -> None:
-        """Press the keys that clear the input; return once they are written, or the program has ended.
+        """Presses the keys that clear the input; returns once they are written, or the program has ended.
 
         The pump presses them, and it may hang because a person's terminal is stopped. The driver's next text must not
         overtake them, or they would clear that text.
@@ -120,7 +120,7 @@ class RunningProgram:
         await asyncio.wait((pressed, self.exited), return_when=asyncio.FIRST_COMPLETED)
 
     def type_keys(self, data: bytes) -> None:
-        """Type keys of a person who is attached; their `@agent` lines are found too."""
+        """Types keys of a person who is attached; their `@agent` lines are found too."""
         self.pump.type_keys(data)
 
     @property
@@ -129,11 +129,11 @@ class RunningProgram:
         return self.pump.takes_keys
 
     def say(self, text: str) -> None:
-        """Show the person a notice without breaking what the program has painted."""
+        """Shows the person a notice without breaking what the program has painted."""
         self._input.say(text)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the terminal's size; the kernel tells the program."""
+        """Changes the terminal's size; the kernel tells the program."""
         if columns < 1 or rows < 1 or self.exited.done():
             return
         self.screen.resize(columns, rows)
@@ -151,18 +151,18 @@ class RunningProgram:
         return self._users.person is not None
 
     def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
-        """Pass the screen as it is now to `begin` and all later output to `viewer`; see `LockedScreen.watch`."""
+        """Passes the screen as it is now to `begin` and all later output to `viewer`; see `LockedScreen.watch`."""
         self.screen.watch(viewer, begin)
 
     def unwatch(self, viewer: Viewer) -> None:
         self.screen.unwatch(viewer)
 
     def leaving_bytes(self) -> bytes:
-        """Return bytes that undo the terminal modes that the program has left on; empty if it cleaned up itself."""
+        """Returns bytes that undo the terminal modes that the program has left on; empty if it cleaned up itself."""
         return self.screen.leaving_bytes()
 
     def signal_foreground(self, number: int) -> None:
-        """Send a signal to the foreground process group of the terminal, as its keys would."""
+        """Sends a signal to the foreground process group of the terminal, as its keys would."""
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self._program.terminal)
             # Without a foreground group the kernel returns 0, which killpg takes for our own group.
@@ -207,7 +207,7 @@ class RunningProgram:
 
 
 async def start_program(launch: Launch, profile: Profile, clock: Clock, users: TerminalUsers) -> RunningProgram:
-    """Start a program; its output is read once `begin` is called.
+    """Starts a program; its output is read once `begin` is called.
 
     Raises:
         CommandMissing: the program is not installed.

@@ -48,12 +48,12 @@ class PromptFiles:
         self._envelope = envelope
 
     def stores_nothing(self, turn: Turn) -> bool:
-        """Return whether `compose` will not touch the disk: the message is a short text, the common case."""
+        """Returns whether `compose` will not touch the disk: the message is a short text, the common case."""
         is_text = all(isinstance(part, TextPart) for part in turn.message.parts)
         return is_text and len(turn.text.encode()) <= self._limit_bytes
 
     def compose(self, turn: Turn) -> str:
-        """Return the text to type; store what does not belong into a prompt.
+        """Returns the text to type; stores what does not belong into a prompt.
 
         Raises:
             FileNotStored: the disk is full, or the folder cannot be written.
@@ -100,7 +100,7 @@ class PromptFiles:
 
 
 def forget_files_before(folder: Path, moment: float) -> None:
-    """Remove the files of all tasks that have got none since `moment`, in seconds since the epoch."""
+    """Removes the files of all tasks that have got none since `moment`, in seconds since the epoch."""
     try:
         old = [task for task in folder.iterdir() if task.lstat().st_mtime < moment]
     except OSError:
@@ -111,32 +111,28 @@ def forget_files_before(folder: Path, moment: float) -> None:
 
 
 def _file_name(part: FilePart) -> str:
-    """Return the name of a file; without a suffix it gets that of its type, by which programs recognise files."""
+    """Returns the name of a file; without a suffix it gets that of its type, by which programs recognise files."""
     name = part.name.rpartition("/")[2] or "file"
     return name if "." in name.strip(".") else name + _SUFFIXES.get(media_type_of(part), ("",))[0]
 
 
 def _label(part: FilePart | DataPart, name: str) -> str:
-    """Return the type of a part, if its name does not show it."""
+    """Returns the type of a part, if its name does not show it."""
     media_type = media_type_of(part)
     is_shown = name.lower().endswith(_SUFFIXES.get(media_type, ()))
     return f" {_one_line(media_type)}" if media_type and not is_shown else ""
 
 
 def _free_path(folder: Path, name: str) -> Path:
-    """Return an unused path for `name`; replaces characters that could leave the folder or act on a prompt."""
+    """Returns an unused path for `name`; replaces characters that could leave the folder or act on a prompt."""
     plain = re.sub(r"[^\w.-]+", "_", sanitise(name).rpartition("/")[2]).lstrip(".")
-    plain = _tail(plain, _LONGEST_NAME_BYTES) or "file"
+    # The end of a long name is kept: it has the suffix.
+    plain = plain.encode()[-_LONGEST_NAME_BYTES:].decode(errors="ignore").lstrip(".") or "file"
     path, number = folder / plain, 1
     while path.exists() or path.is_symlink():
         number += 1
         path = folder / f"{number}-{plain}"
     return path
-
-
-def _tail(name: str, max_bytes: int) -> str:
-    """Return as much of the end of a name as there is room for: the end has the suffix."""
-    return name.encode()[-max_bytes:].decode(errors="ignore").lstrip(".")
 
 
 def _one_line(text: str) -> str:

@@ -43,15 +43,15 @@ class InputHandler(Protocol):
     def typed(self, data: bytes) -> None: ...
 
     def before_output(self) -> None:
-        """Prepare for output that neither the screen nor the person has yet."""
+        """Prepares for output that neither the screen nor the person has yet."""
         ...
 
     def after_output(self, data: bytes) -> None:
-        """Take note of output that the screen and the person have."""
+        """Takes note of output that the screen and the person have."""
         ...
 
     def tick(self) -> float | None:
-        """Do what is due; return in how many seconds to call again, or None."""
+        """Does what is due; returns in how many seconds to call again, or None."""
         ...
 
 
@@ -97,17 +97,22 @@ class Pump:
         self._thread.start()
 
     def load_screen(self) -> None:
-        """Load the emulator in a thread of its own; output is kept until then."""
+        """Loads the emulator in a thread of its own; output is kept until then."""
         threading.Thread(target=self._load_screen, name="pty-screen", daemon=True).start()
 
     def type_keys(self, data: bytes) -> None:
-        """Type keys of a person who is attached, as if typed at the terminal. Call it in the loop's thread.
+        """Types keys of a person who is attached, as if typed at the terminal. Call it in the loop's thread.
 
         The keys are dropped when the program has very much to read already, as a terminal does.
         """
+
+        def take() -> None:
+            self._remote_keys_taken += len(data)
+            self._take_keys(data)
+
         if self.takes_keys:
             self._remote_keys_given += len(data)
-            self.call_soon(lambda: self._take_remote_keys(data))
+            self.call_soon(take)
 
     @property
     def takes_keys(self) -> bool:
@@ -115,18 +120,18 @@ class Pump:
         return self._remote_keys_given - self._remote_keys_taken + self.input.pending < _MAX_UNREAD
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run `callback` in the pump's thread, between two events. Call it in any thread."""
+        """Runs `callback` in the pump's thread, between two events. Call it in any thread."""
         if not self.ended.is_set():
             self._callbacks.append(callback)
             self._waker.wake()
 
     def finish(self) -> None:
-        """Pass on the program's remaining output, then stop. Call it in any thread; it returns at once."""
+        """Passes on the program's remaining output, then stops. Call it in any thread; it returns at once."""
         self._finishing = True
         self._waker.wake()
 
     def close(self, timeout: float) -> None:
-        """Close the files. A thread that hangs in a person's terminal keeps its own until the process ends."""
+        """Closes the files. A thread that hangs in a person's terminal keeps its own until the process ends."""
         self.input.close()
         if not self._closed and self.ended.wait(timeout):
             self._closed = True
@@ -134,12 +139,12 @@ class Pump:
             os.close(self.terminal)
 
     def show(self, data: bytes) -> None:
-        """Write to the person's terminal and to the viewers. Call it in the pump's thread only."""
+        """Writes to the person's terminal and to the viewers. Call it in the pump's thread only."""
         self.show_person(data)
         self._screen.show_viewers(data)
 
     def show_person(self, data: bytes) -> None:
-        """Write all of `data` to the person's terminal, however long that takes. Call it in the pump's thread only."""
+        """Writes all of `data` to the person's terminal, however long that takes. Call it in the pump's thread only."""
         if self._person is None:
             return
         rest = memoryview(data)
@@ -170,9 +175,9 @@ class Pump:
             self._on_output()
 
     def _handle_event(self, poller: select.poll) -> bool:
-        """Wait for one event of any kind and handle it; False when there is no more output."""
+        """Waits for one event of any kind and handles it; False when there is no more output."""
         self._register_files(poller)
-        ready = dict(poller.poll(self._timeout()))
+        ready = dict(poller.poll(self._tick()))
         if self._waker.fileno in ready:
             self._waker.drain()
             while self._callbacks:
@@ -202,15 +207,15 @@ class Pump:
             poller.unregister(self._person.source)
         self._polled = wanted
 
-    def _timeout(self) -> float | None:
-        """Let the handler do what is due; return how long to wait for the next event, in milliseconds."""
+    def _tick(self) -> float | None:
+        """Lets the handler do what is due; returns how long to wait for the next event, in milliseconds."""
         if self._finishing:
             return 0
         seconds = self._handler.tick() if self._handler else None
         return None if seconds is None else max(seconds, 0.001) * 1000
 
     def _move_output(self) -> bool:
-        """Pass on the output that can be read now; False when there will be no more."""
+        """Passes on the output that can be read now; False when there will be no more."""
         data, is_over = self._read_output()
         if data:
             self._pass_output(data)
@@ -231,7 +236,7 @@ class Pump:
         self._on_output()
 
     def _read_output(self) -> tuple[bytes, bool]:
-        """Return all that can be read now, up to a limit, and whether the output is over. Larger steps cost less."""
+        """Returns all that can be read now, up to a limit, and whether the output is over. Larger steps cost less."""
         chunks: list[bytes] = []
         size = 0
         is_over = False
@@ -277,10 +282,6 @@ class Pump:
         if self._handler is not None:
             self._handler.typed(data)
 
-    def _take_remote_keys(self, data: bytes) -> None:
-        self._remote_keys_taken += len(data)
-        self._take_keys(data)
-
 
 class ProgramInput:
     """Types into a terminal from any thread. No call waits for a program that does not read."""
@@ -298,7 +299,7 @@ class ProgramInput:
         return len(self._pending)
 
     def write(self, data: bytes) -> None:
-        """Type bytes after all earlier ones; drop them if the program is gone."""
+        """Types bytes after all earlier ones; drops them if the program is gone."""
         with self._lock:
             self._pending += data
             self._push()
@@ -307,12 +308,12 @@ class ProgramInput:
             self._wake()
 
     def flush(self) -> None:
-        """Write pending bytes, as far as the terminal takes them."""
+        """Writes pending bytes, as far as the terminal takes them."""
         with self._lock:
             self._push()
 
     def close(self) -> None:
-        """Drop pending bytes and all later ones."""
+        """Drops pending bytes and all later ones."""
         with self._lock:
             self._closed = True
             self._pending.clear()

@@ -53,7 +53,7 @@ class LockedScreen:
         return self._version
 
     def load(self) -> None:
-        """Load the emulator; slow, so call it in a thread of its own."""
+        """Loads the emulator; slow, so call it in a thread of its own."""
         from synapse.terminal.screen import Screen  # noqa: PLC0415  # its import costs 0.2 s, see above
 
         with self._lock:
@@ -63,12 +63,12 @@ class LockedScreen:
             self._version += 1
         self._loaded.set()
 
-    def wait_loaded(self, timeout: float) -> None:
-        """Wait until the emulator is loaded."""
+    def wait_loaded(self, timeout: float = _LOAD_SECONDS) -> None:
+        """Waits until the emulator is loaded, or the time is over."""
         self._loaded.wait(timeout)
 
     def feed(self, data: bytes) -> None:
-        """Take output of the program. Waits for the emulator when too much would have to be kept."""
+        """Takes output of the program. Waits for the emulator when too much would have to be kept."""
         if len(self._kept) > _MAX_KEPT:
             self._loaded.wait()
         self.paints_frames = self.paints_frames or _FRAME_END in data[-_FRAME_TAIL:]
@@ -82,13 +82,13 @@ class LockedScreen:
                 viewer(data)
 
     def show_viewers(self, data: bytes) -> None:
-        """Pass bytes to the viewers alone; the screen keeps what the program has painted."""
+        """Passes bytes to the viewers alone; the screen keeps what the program has painted."""
         with self._lock:
             for viewer in self._viewers:
                 viewer(data)
 
     def take_replies(self) -> bytes:
-        """Return a terminal's replies to the program's queries, each only once."""
+        """Returns a terminal's replies to the program's queries, each only once."""
         with self._lock:
             return self._screen.take_replies() if self._screen else b""
 
@@ -100,7 +100,7 @@ class LockedScreen:
                 self._screen.resize(columns, rows)
 
     def picture(self) -> Picture | None:
-        """Return what is on the screen, or None until the emulator is loaded."""
+        """Returns what is on the screen, or None until the emulator is loaded."""
         with self._lock:
             if self._screen is None:
                 return None
@@ -109,18 +109,18 @@ class LockedScreen:
             return self._picture[1]
 
     def history(self, max_lines: int) -> tuple[str, ...]:
-        """Return the last lines of scrollback and screen together."""
+        """Returns the last lines of scrollback and screen together."""
         with self._lock:
             return self._screen.history(max_lines) if self._screen else ()
 
     def redraw(self) -> bytes:
-        """Return bytes that paint the screen in any terminal."""
+        """Returns bytes that paint the screen in any terminal."""
         with self._lock:
             return self._screen.redraw() if self._screen else bytes(self._kept)
 
     def leaving_bytes(self) -> bytes:
-        """Return bytes that undo the terminal modes that the program has left on; empty if it has left none."""
-        self._loaded.wait(_LOAD_SECONDS)
+        """Returns bytes that undo the terminal modes that the program has left on; empty if it has left none."""
+        self.wait_loaded()
         picture = self.picture()
         if picture is None or not (picture.alternate or picture.bracketed_paste or not picture.cursor_visible):
             return b""
@@ -130,7 +130,7 @@ class LockedScreen:
         return PLAIN_TERMINAL if picture.alternate else PLAIN_TERMINAL.replace(b"\x1b[?1049l", b"")
 
     def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
-        """Give `begin` the bytes that paint the screen now; `viewer` gets all output after that, with no gap.
+        """Gives `begin` the bytes that paint the screen now; `viewer` gets all output after that, with no gap.
 
         A viewer that has fallen behind may call this again.
         """

@@ -24,7 +24,7 @@ _NOT_STARTED: Final = 127
 
 
 def main(arguments: list[str]) -> int:
-    """Run `PATH ARGV…` as the foreground job of this session; report to a pipe, restore the person's terminal."""
+    """Runs `PATH ARGV…` as the foreground job of this session; reports to a pipe and restores the person's terminal."""
     report, person = int(arguments[0]), int(arguments[1])
     path, argv = arguments[2], arguments[3:]
     # The host gave the new terminal the settings of the person's terminal, so these are the ones to restore.
@@ -83,7 +83,7 @@ def _report(pipe: int, line: str) -> None:
 
 
 def _restore(person: int, settings: list[object]) -> None:
-    """Undo raw mode, unless the host or the person's shell has done so already."""
+    """Undoes raw mode, unless the host or the person's shell has done so already."""
     try:
         now = termios.tcgetattr(person)
         # Shells that edit lines switch ICANON off too, but never OPOST: both off means that our raw mode is still on.

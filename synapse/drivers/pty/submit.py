@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from synapse.core.agent import WORKING
 from synapse.core.driver import DEGRADED, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
-from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, NotTaken
 from synapse.drivers.pty.context import PtyContext
 from synapse.terminal.delivery import (
     Clear,
@@ -47,7 +47,7 @@ class KeySubmitter:
         self._may_leave_text = False
 
     async def deliver(self, delivery: Delivery) -> AsyncGenerator[TurnEvent, None]:
-        """Type the text; ends with Deferred or Submitted, or without an event when the delivery is dropped.
+        """Types the text; ends with Deferred or Submitted, or without an event when the delivery is dropped.
 
         Raises AgentExited.
         """
@@ -69,7 +69,7 @@ class KeySubmitter:
                     delivery.intent_recorded(self._context.now())
 
     async def _next_steps(self, delivery: Delivery) -> tuple[Step, ...]:
-        """Look at the screen until the delivery has something to do."""
+        """Looks at the screen until the delivery has something to do."""
         context = self._context
         while True:
             if self._is_unread and context.program.pump.input.pending == 0:
@@ -100,7 +100,7 @@ class KeySubmitter:
 class ApiSubmitter:
     """Sends one message by the program's API."""
 
-    def __init__(self, context: PtyContext, sender: Sender, text: str) -> None:
+    def __init__(self, context: PtyContext, sender: ApiSender, text: str) -> None:
         self._context = context
         self._sender = sender
         self._text = text
@@ -110,12 +110,12 @@ class ApiSubmitter:
         """The program has certainly not taken the message, so it may be typed."""
 
     def drop(self, _now: float) -> bool:
-        """Cancel the message; False when it is too late."""
+        """Cancels the message; False when it is too late."""
         self._is_dropped = not self._has_begun
         return self._is_dropped
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """Send the message; ends with Deferred or Submitted, or without an event when the message was dropped.
+        """Sends the message; ends with Deferred or Submitted, or without an event when the message was dropped.
 
         Raises AgentExited.
         """
@@ -154,7 +154,7 @@ class ApiSubmitter:
         return Submitted(Source.SIGNAL, evidence)
 
     async def _wait_for_first_signal(self, evidence: str) -> None:
-        """Report that the agent works until its server reports something itself.
+        """Reports that the agent works until its server reports something itself.
 
         The TUI may show an empty prompt for many seconds more (OpenCode, at its first turn on a busy machine), which
         looks like the end of the turn. A server that stays silent is not believed for ever: then the terminal counts.
@@ -170,7 +170,7 @@ class ApiSubmitter:
             await context.watcher.next_look(end)
 
     async def _wait_for_proof(self) -> Submitted:
-        """Wait until the program, or a person, says that the program has the message."""
+        """Waits until the program, or a person, says that the program has the message."""
         while True:
             self._context.look()
             signal = self._context.signals.take_submission()

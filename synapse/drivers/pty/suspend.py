@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.types import Clock
@@ -27,19 +26,10 @@ from synapse.terminal.reading import cursor_line, read_prompt
 _CTRL_Z: Final = re.compile(rb"\x1a|\x1b\[122;5u|\x1b\[27;5;122~")
 """The key, plain and in the newer encodings."""
 _ECHO: Final = "^Z"
-_LOAD_SECONDS: Final = 1.0
 _ECHOED_SECONDS: Final = 0.02
 """No output for this long after the first: the key has been echoed."""
 _RESUME_SECONDS: Final = (0.3, 1.0, 3.0)
 """When SIGCONT is sent after the key: a slow program may miss the first one, and more do no harm."""
-
-
-@dataclass(frozen=True, slots=True)
-class _DroppedLine:
-    """A line that the kernel is dropping, with the screen's version before that."""
-
-    version: int
-    line: SuspendedLine
 
 
 class SuspendHandler:
@@ -53,11 +43,12 @@ class SuspendHandler:
         self._clock = clock
         self._profile = profile
         self._resume = resume
-        self._dropped: _DroppedLine | None = None
+        self._dropped: tuple[int, SuspendedLine] | None = None
+        """The screen's version before the kernel drops the line, and that line."""
         self._resumes_at: deque[float] = deque()
 
     def before_forward(self, data: bytes) -> None:
-        """Prepare for keys that are about to go to the program."""
+        """Prepares for keys that are about to go to the program."""
         if not _CTRL_Z.search(data):
             return
         now = self._clock.monotonic()
@@ -66,36 +57,38 @@ class SuspendHandler:
         if SUSPEND_KEY not in data or not suspending_drops_line(self._pump.terminal):
             return
         # In the first moments there is no screen yet.
-        self._screen.wait_loaded(_LOAD_SECONDS)
+        self._screen.wait_loaded()
         picture = self._screen.picture()
         if picture is not None:
-            self._dropped = _DroppedLine(self._screen.version, SuspendedLine(picture, self._profile))
+            self._dropped = self._screen.version, SuspendedLine(picture, self._profile)
 
     def tick(self) -> float | None:
-        """Do what is due; return in how many seconds to call again, or None."""
+        """Does what is due; returns in how many seconds to call again, or None."""
         now = self._clock.monotonic()
-        moments = (self._remove_echo(now), self._resume_if_due(now))
-        return min((moment - now for moment in moments if moment is not None), default=None)
-
-    def _resume_if_due(self, now: float) -> float | None:
+        echoed_at = self._remove_echo(now)
         if self._resume is not None and self._resumes_at and now >= self._resumes_at[0]:
             self._resumes_at.popleft()
             self._resume()
-        return self._resumes_at[0] if self._resumes_at else None
+        moments = (echoed_at, self._resumes_at[0] if self._resumes_at else None)
+        return min((moment - now for moment in moments if moment is not None), default=None)
 
     def _remove_echo(self, now: float) -> float | None:
-        """Show the input as empty on our screen once the key was echoed, which may be after `fg`.
+        """Shows the input as empty on our screen once the key was echoed; returns when to try again, or None.
 
+        The echo may come after `fg`.
         Leaves the person's terminal alone: the program has printed nothing, and they may have their shell by now.
         """
-        dropped, echoed_at = self._dropped, self._pump.last_output + _ECHOED_SECONDS
-        if dropped is None or dropped.version == self._screen.version:
+        if self._dropped is None:
             return None
+        version, line = self._dropped
+        if version == self._screen.version:
+            return None
+        echoed_at = self._pump.last_output + _ECHOED_SECONDS
         if now < echoed_at:
             return echoed_at
         self._dropped = None
         picture = self._screen.picture()
-        painting = dropped.line.repainted(picture) if picture else b""
+        painting = line.repainted(picture) if picture else b""
         if painting:
             self._screen.feed(painting)
         return None
@@ -112,7 +105,7 @@ class SuspendedLine:
         self._kept = self._line[: self._line.rindex(prompt.text)] if prompt and is_input else self._line
 
     def repainted(self, now: Picture) -> bytes:
-        """Return bytes that paint the line as the program left it; empty if it has no `^Z`."""
+        """Returns bytes that paint the line as the program left it; empty if it has no `^Z`."""
         row, line = cursor_line(now, self._profile)
         _, echo, since = line[len(self._line) :].rpartition(_ECHO)
         if not echo or not line.startswith(self._line):

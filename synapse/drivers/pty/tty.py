@@ -24,7 +24,7 @@ TerminalSettings = list[Any]
 
 
 def apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
-    """Give a new terminal these settings, or the kernel's own with UTF-8."""
+    """Gives a new terminal these settings, or the kernel's own with UTF-8."""
     if settings is None:
         settings = termios.tcgetattr(terminal)
         # Backspace in a cooked terminal erases a whole character, not its last byte.
@@ -33,12 +33,12 @@ def apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Set a terminal's size; the kernel tells its foreground programs."""
+    """Sets a terminal's size; the kernel tells its foreground programs."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def drop_unread(tty: str) -> bool:
-    """Drop typed bytes that the program has not read yet; False if it edits its own line and may have them there."""
+    """Drops typed bytes that the program has not read yet; False if it edits its own line and may have them there."""
     side = os.open(tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         if not termios.tcgetattr(side)[3] & termios.ICANON:
@@ -50,7 +50,7 @@ def drop_unread(tty: str) -> bool:
 
 
 def count_unread(tty: str) -> int:
-    """Return how many typed bytes the program could read now and has not read yet."""
+    """Returns how many typed bytes the program could read now and has not read yet."""
     side = os.open(tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         return int(struct.unpack("i", fcntl.ioctl(side, termios.FIONREAD, b"\0" * 4))[0])
@@ -59,7 +59,7 @@ def count_unread(tty: str) -> int:
 
 
 def edits_lines(terminal: int) -> bool:
-    """Return whether the kernel edits the program's lines and hands them over whole."""
+    """Returns whether the kernel edits the program's lines and hands them over whole."""
     try:
         return bool(termios.tcgetattr(terminal)[3] & termios.ICANON)
     except termios.error:
@@ -67,7 +67,7 @@ def edits_lines(terminal: int) -> bool:
 
 
 def line_keys(terminal: int) -> LineKeys | None:
-    """Return the keys by which the kernel edits the program's line; None if the program edits it."""
+    """Returns the keys by which the kernel edits the program's line; None if the program edits it."""
     try:
         settings = termios.tcgetattr(terminal)
     except termios.error:
@@ -93,7 +93,7 @@ def line_keys(terminal: int) -> LineKeys | None:
 
 
 def end_of_file_key(terminal: int) -> bytes:
-    """Return the key that ends the input (Ctrl-D), or nothing if the terminal is gone."""
+    """Returns the key that ends the input (Ctrl-D), or nothing if the terminal is gone."""
     try:
         return bytes(termios.tcgetattr(terminal)[6][termios.VEOF])
     except termios.error:
@@ -101,7 +101,7 @@ def end_of_file_key(terminal: int) -> bytes:
 
 
 def suspending_drops_line(terminal: int) -> bool:
-    """Return whether the kernel acts on Ctrl-Z: it drops the line, echoes `^Z` after it, and stops the program.
+    """Returns whether the kernel acts on Ctrl-Z: it drops the line, echoes `^Z` after it, and stops the program.
 
     It drops and echoes also when the program ignores the signal or has no shell behind it, and so is not stopped.
     """
@@ -114,6 +114,6 @@ def suspending_drops_line(terminal: int) -> bool:
 
 
 def _keys(settings: TerminalSettings, *indexes: int, when: int = True) -> frozenset[int]:
-    """Return the bytes of the keys at these indexes of the settings; none if `when` is false or the key is disabled."""
+    """Returns the bytes of the keys at these indexes, without disabled keys; none if `when` is false."""
     keys: list[bytes] = settings[6]
     return frozenset(keys[index][0] for index in indexes if when and keys[index] != _DISABLED)

@@ -67,7 +67,7 @@ class TurnFollower:
         """Whether the dialog that waits now is a menu that a person opened, not a question."""
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """Yield the events from the submission to the answer; ends with Answered or Failed.
+        """Yields the events from the submission to the answer; ends with Answered or Failed.
 
         Raises AgentExited.
         """
@@ -100,12 +100,12 @@ class TurnFollower:
                 )
 
     async def _retry_interrupt(self, look: Look) -> None:
-        """Press the interrupt keys once more if the program was interrupted and still works."""
+        """Presses the interrupt keys once more if the program was interrupted and still works."""
         if self._context.interrupt_retry.is_due(look, self._context.now()):
             await press_interrupt(self._context)
 
     def _question_events(self, look: Look) -> Iterator[TurnEvent]:
-        """Yield what has changed about the open question."""
+        """Yields what has changed about the open question."""
         opened = self._context.open_question(look)
         question = opened.question if opened else None
         if question == self._question:
@@ -120,7 +120,7 @@ class TurnFollower:
             yield QuestionRaised(question)
 
     def _without_false_end(self, steps: tuple[TurnStep, ...]) -> tuple[TurnStep, ...]:
-        """Return the steps without an end that only the screen of a slow program shows.
+        """Returns the steps without an end that only the screen of a slow program shows.
 
         An end that the program reports itself replaces that of the screen; a transcript may be a moment behind.
         """
@@ -198,24 +198,18 @@ class PartialText:
         if now < self._next:
             return
         if not self._reads_screen:
-            yield from self._own_words(now)
+            signals = self._context.signals
+            if signals.said and signals.said != signals.passed_on:
+                signals.passed_on, self._next = signals.said, now + OWN_WORDS_SECONDS
+                yield PartialAnswer(signals.said, Source.SIGNAL)
         elif look.state == WORKING and not self._context.questions.is_open:
-            yield from self._from_screen(now)
-
-    def _own_words(self, now: float) -> Iterator[PartialAnswer]:
-        signals = self._context.signals
-        if signals.said and signals.said != signals.passed_on:
-            signals.passed_on, self._next = signals.said, now + OWN_WORDS_SECONDS
-            yield PartialAnswer(signals.said, Source.SIGNAL)
-
-    def _from_screen(self, now: float) -> Iterator[PartialAnswer]:
-        self._next = now + SCREEN_SECONDS
-        screen = self._context.program.screen
-        self._seen_version = screen.version
-        lines = screen.history(_PARTIAL_LINES)
-        # Without the message among the lines, they may be about anything.
-        if any(self._echo in line for line in lines) and (text := self._stable.receive(self._shown.within(lines))):
-            yield PartialAnswer(text, Source.SCREEN)
+            self._next = now + SCREEN_SECONDS
+            screen = self._context.program.screen
+            self._seen_version = screen.version
+            lines = screen.history(_PARTIAL_LINES)
+            # Without the message among the lines, they may be about anything.
+            if any(self._echo in line for line in lines) and (text := self._stable.receive(self._shown.within(lines))):
+                yield PartialAnswer(text, Source.SCREEN)
 
 
 class ShownAnswer:
@@ -231,11 +225,11 @@ class ShownAnswer:
         self._earlier = 0 if has_rule else count_shown(self._lines(), text, context.profile)
 
     def read(self) -> str:
-        """Return the answer that is shown now; empty if the message is not found."""
+        """Returns the answer that is shown now; empty if the message is not found."""
         return self.within(self._lines())
 
     def within(self, lines: Sequence[str]) -> str:
-        """Return the answer within these last lines of the screen."""
+        """Returns the answer within these last lines of the screen."""
         return answer_text(lines, self._text, self._context.profile, earlier=self._earlier)
 
     def _lines(self) -> tuple[str, ...]:
@@ -243,7 +237,7 @@ class ShownAnswer:
 
 
 async def press_interrupt(context: PtyContext) -> bool:
-    """Press the profile's interrupt keys; False when it has none, or a dialog or the program's end came in between.
+    """Presses the profile's interrupt keys; False when it has none, or a dialog or the program's end came in between.
 
     Whether the program reacts is seen later.
     """
@@ -257,7 +251,7 @@ async def press_interrupt(context: PtyContext) -> bool:
 
 
 async def _stays_undisturbed(context: PtyContext, seconds: float) -> bool:
-    """Wait; False as soon as a dialog is open, which the next key would answer, or the program has ended."""
+    """Waits; False as soon as a dialog is open, which the next key would answer, or the program has ended."""
     end = context.now() + seconds
     while context.now() < end:
         await context.watcher.next_look(end)

@@ -64,7 +64,7 @@ class ScreenWatcher:
         """How many changes of state may be logged, and when that was counted."""
 
     def output_came(self) -> None:
-        """Notify the loop of new output, at most once for each look. Call it in any thread.
+        """Notifies the loop of new output, at most once for each look. Call it in any thread.
 
         Otherwise a program that floods its terminal would wake the loop a thousand times a second.
         """
@@ -78,7 +78,7 @@ class ScreenWatcher:
             return
 
     def look(self) -> Look:
-        """Look at the screen now."""
+        """Looks at the screen now."""
         begun = self._clock.monotonic()
         is_new = self._looked_version != self._screen.version
         self._looked_version = self._screen.version
@@ -105,31 +105,26 @@ class ScreenWatcher:
         return look
 
     def tell_state(self) -> None:
-        """Tell the listeners if the agent's state has changed since the last time."""
+        """Tells the listeners if the agent's state has changed since the last time."""
         if self.evidence.verdict.state != self._told_state:
             self._told_state = self.evidence.verdict.state
             self.listeners.tell(self._status)
 
-    def _status(self) -> AgentStatus:
-        verdict = self.evidence.verdict
-        since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
-        return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
-
     def latest(self) -> Look:
-        """Return the last look if it is still true, or look again."""
+        """Returns the last look if it is still true, or looks again."""
         age = self._clock.monotonic() - self._looked_at
         if self._latest is None or age > _FRESH_SECONDS or self.is_stale():
             return self.look()
         return self._latest
 
     def is_stale(self) -> bool:
-        """Return whether something has changed since the last look."""
+        """Returns whether something has changed since the last look."""
         quiet_at = self._pump.last_output + self._profile.times.quiet
         now = self._clock.monotonic()
         return self._looked_version != self._screen.version or self._looked_at < quiet_at <= now
 
     async def next_look(self, *deadlines: float | None) -> None:
-        """Wait until a new look is worthwhile: output came or stopped, or the first of the deadlines has passed."""
+        """Waits until a new look is worthwhile: output came or stopped, or the first of the deadlines has passed."""
         now = self._clock.monotonic()
         quiet_at = self._pump.last_output + self._profile.times.quiet
         moments = [now + _SWEEP_SECONDS, *(deadline for deadline in deadlines if deadline is not None)]
@@ -148,14 +143,19 @@ class ScreenWatcher:
             self._waiters.discard(waiter)
 
     def wake(self) -> None:
-        """Let all callers of `next_look` look now."""
+        """Lets all callers of `next_look` look now."""
         for waiter in self._waiters:
             _resolve(waiter)
 
     def close(self) -> None:
-        """Plan no more looks."""
+        """Plans no more looks."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _status(self) -> AgentStatus:
+        verdict = self.evidence.verdict
+        since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
+        return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
 
     def _log_state(self, now: float) -> None:
         verdict = self.evidence.verdict
@@ -170,7 +170,7 @@ class ScreenWatcher:
         log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
 
     def _plan(self) -> None:
-        """Set the timer for the next look, if there will be anything new to see."""
+        """Sets the timer for the next look, if there will be anything new to see."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

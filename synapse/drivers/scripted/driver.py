@@ -38,7 +38,7 @@ from synapse.core.driver import (
     TurnStarted,
 )
 from synapse.core.errors import AgentExited, QuestionGone
-from synapse.core.message import Artifact, Message, Part, TextPart
+from synapse.core.message import Message, Part, TextPart
 from synapse.core.question import Choice, Question, chosen, label_of
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
@@ -58,7 +58,7 @@ Pause = Callable[[asyncio.Event, float], Awaitable[None]]
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """Wait on the loop's clock."""
+    """Waits on the loop's clock."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -102,7 +102,7 @@ class ScriptedDriver:
         self._require_alive()
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Play the steps for this message, or the steps after the question that it answers."""
+        """Plays the steps for this message, or the steps after the question that it answers."""
         self._require_alive()
         steps, evidence = self._steps_for(turn)
         self._stop.clear()
@@ -128,7 +128,7 @@ class ScriptedDriver:
                 self._enter(READY, _IDLE)
 
     def answer_at_once(self, message: Message) -> Sequence[TurnEvent] | None:
-        """Return all events of a message whose rule needs neither time nor a person; None otherwise or if not ready."""
+        """Returns all events of a message whose rule needs neither time nor a person; else, or if not ready, None."""
         if self._view.state != READY or self._is_stopped:
             return None
         values = _Values(message.text, "")
@@ -150,7 +150,7 @@ class ScriptedDriver:
         return self._view.state == WORKING
 
     def stop(self) -> None:
-        """End the current turn, whatever it waits for, and take no other; queued messages wait for the next start."""
+        """Ends the current turn, whatever it waits for, and takes no other; queued messages wait for the next start."""
         self._is_stopped = True
         self._stop.set()
         self._answered.set()
@@ -167,14 +167,14 @@ class ScriptedDriver:
         return "signal"
 
     def drop(self) -> bool:
-        """Return False: a script takes its message at once, so it is always too late."""
+        """Returns False: a script takes its message at once, so it is always too late."""
         return False
 
     def confirm(self) -> None:
-        """Do nothing: a script always takes its message, so it is never in doubt."""
+        """Does nothing: a script always takes its message, so it is never in doubt."""
 
     async def _play(self, step: Step, turn: Turn, rest: tuple[Step, ...]) -> TurnEvent | None:
-        """Play one step; return its event, if it has one."""
+        """Plays one step; returns its event, if it has one."""
         if isinstance(step, Wait):
             await self._pause(self._stop, step.seconds)
         if self._stop.is_set():
@@ -182,25 +182,23 @@ class ScriptedDriver:
         if isinstance(step, Wait | AskPerson):
             return None
         if isinstance(step, Exit):
-            raise self._exit(step.status)
-        if isinstance(step, Ask):
-            self._remember(turn.task_id, rest)
+            self.exit_status = step.status
+            gone = AgentExited(f"the script ended the agent with status {step.status}")
+            self._enter(EXITED, str(gone))
+            raise gone
+        if isinstance(step, Ask) and rest:
+            self._open_questions[turn.task_id] = rest
+            if len(self._open_questions) > MAX_OPEN_QUESTIONS:
+                self._open_questions.popitem(last=False)
         return _event(step, _Values(turn.message.text, self._answer))
 
     def _steps_for(self, turn: Turn) -> tuple[tuple[Step, ...], str]:
-        """Return the steps and, for the receipt, the name of their place in the script."""
+        """Returns the steps and, for the receipt, the name of their place in the script."""
         rest = self._open_questions.pop(turn.task_id, ())
         if rest and not turn.first:
             return rest, "the steps after the question"
         rule = self._script.rule_for(turn.message)
         return rule.steps, rule.name
-
-    def _remember(self, task_id: TaskId, rest: tuple[Step, ...]) -> None:
-        if not rest:
-            return
-        self._open_questions[task_id] = rest
-        if len(self._open_questions) > MAX_OPEN_QUESTIONS:
-            self._open_questions.popitem(last=False)
 
     def _require_alive(self) -> None:
         if self._is_stopped:
@@ -208,14 +206,8 @@ class ScriptedDriver:
         if self.exit_status is not None:
             raise AgentExited(f"the script ended the agent with status {self.exit_status}")
 
-    def _exit(self, status: int) -> AgentExited:
-        self.exit_status = status
-        gone = AgentExited(f"the script ended the agent with status {status}")
-        self._enter(EXITED, str(gone))
-        return gone
-
     def _pose(self, question: Question) -> Question:
-        """Ask a person, and wait in state `waiting` until the answer comes."""
+        """Asks a person, and waits in state `waiting` until the answer comes."""
         posed = replace(question, id=f"{SOURCE}-{next(self._numbers)}")
         self._answered.clear()
         self._before_question = self._view
@@ -258,7 +250,11 @@ def _event(step: Say | Answer | Produce | Ask | Reject | Fail, values: _Values) 
         case Answer(text=text, direct=direct):
             return Answered(parts=_parts(text, values), source=SOURCE, direct=direct)
         case Produce(artifact=artifact, append=append, last=last):
-            return ArtifactProduced(artifact=_filled_artifact(artifact, values), append=append, last_chunk=last)
+            parts = tuple(
+                replace(part, text=values.fill(part.text)) if isinstance(part, TextPart) else part
+                for part in artifact.parts
+            )
+            return ArtifactProduced(artifact=replace(artifact, parts=parts), append=append, last_chunk=last)
         case Ask(text=text, authorization=authorization):
             return InputRequested(_parts(text, values), authorization)
         case Reject(note=note):
@@ -271,10 +267,3 @@ def _event(step: Say | Answer | Produce | Ask | Reject | Fail, values: _Values) 
 
 def _parts(text: str, values: _Values) -> tuple[Part, ...]:
     return (TextPart(text=values.fill(text)),) if text else ()
-
-
-def _filled_artifact(artifact: Artifact, values: _Values) -> Artifact:
-    parts = tuple(
-        replace(part, text=values.fill(part.text)) if isinstance(part, TextPart) else part for part in artifact.parts
-    )
-    return replace(artifact, parts=parts)

@@ -89,11 +89,11 @@ class Script:
     """The A2A capabilities that are switched off."""
 
     def rule_for(self, message: Message) -> Rule:
-        """Return the first rule that fits, or the default."""
+        """Returns the first rule that fits, or the default."""
         return next((rule for rule in self.rules if rule.fits(message)), self.default)
 
     def answers_directly(self, message: Message) -> bool:
-        """Return whether a new message gets a plain message and nothing else, so that followers are shown no task."""
+        """Returns whether a new message gets a plain message and nothing else, so that followers are shown no task."""
         match self.rule_for(message).steps:
             case (*waits, Answer(direct=True)):
                 return all(isinstance(step, Wait) for step in waits)
@@ -102,7 +102,7 @@ class Script:
 
 
 def read_script(path: Path) -> Script:
-    """Return the script in a file.
+    """Returns the script in a file.
 
     Raises InvalidScript, also when the file cannot be read.
     """
@@ -116,7 +116,7 @@ def read_script(path: Path) -> Script:
 
 
 def parse_script(text: str, source: str = "script") -> Script:
-    """Return the script that `text` describes; `source` names it in errors.
+    """Returns the script that `text` describes; `source` names it in errors.
 
     Raises InvalidScript with the rule, the step and the key that are wrong.
     """
@@ -189,7 +189,7 @@ def _parse_repeatable_ids(table: ScriptTable) -> re.Pattern[str] | None:
 
 
 def _parse_pattern(table: ScriptTable, key: str) -> re.Pattern[str] | None:
-    """Return a regular expression from `/…/`, or from a glob over the whole text; None if the key is missing."""
+    """Returns a regular expression from `/…/`, or from a glob over the whole text; None if the key is missing."""
     if key not in table:
         return None
     given = table.required_text(key)

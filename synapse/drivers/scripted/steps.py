@@ -114,7 +114,7 @@ Step = Say | Answer | Produce | Ask | AskPerson | Reject | Fail | Wait | Exit
 
 
 def parse_steps(given: object, where: str) -> tuple[Step, ...]:
-    """Return the steps that a list of tables describes.
+    """Returns the steps that a list of tables describes.
 
     Raises InvalidScript, also for a step that could never be played.
     """
@@ -136,7 +136,7 @@ def parse_steps(given: object, where: str) -> tuple[Step, ...]:
 
 
 def parse_question(table: ScriptTable, kind: QuestionKind = QuestionKind.PERMISSION) -> Question:
-    """Return the question that a table describes, without an id: it gets a new one each time it is asked.
+    """Returns the question that a table describes, without an id: it gets a new one each time it is asked.
 
     Raises InvalidScript.
     """
@@ -212,7 +212,7 @@ def _part(table: ScriptTable, content: str) -> Part:
 
 
 def _chunk(table: ScriptTable, text: str) -> Part:
-    """Return a chunk of a file if the table names a file, else of a text."""
+    """Returns a chunk of a file if the table names a file, else of a text."""
     name, media_type = table.text("file"), table.text("media_type")
     if name:
         return FilePart(content=text.encode(), name=name, media_type=media_type)
@@ -220,7 +220,7 @@ def _chunk(table: ScriptTable, text: str) -> Part:
 
 
 def _as_json(value: object, table: ScriptTable) -> Any:
-    """Return a TOML value as JSON, which has no dates, infinity or NaN."""
+    """Returns a TOML value as JSON, which has no dates, infinity or NaN."""
     if isinstance(value, dict):
         return {key: _as_json(item, table) for key, item in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
@@ -239,7 +239,7 @@ def _parse_state(table: ScriptTable) -> Iterable[Step]:
 
 
 def _spaced(steps: Iterable[Step], table: ScriptTable) -> Iterator[Step]:
-    """Yield the steps with a pause of `every` seconds between them."""
+    """Yields the steps with a pause of `every` seconds between them."""
     every = table.seconds("every", 0)
     for index, step in enumerate(steps):
         if index and every:
@@ -248,7 +248,7 @@ def _spaced(steps: Iterable[Step], table: ScriptTable) -> Iterator[Step]:
 
 
 def _ends_task(step: Step) -> bool:
-    """Return whether no step can be played after this one, not even on a follow-up."""
+    """Returns whether no step can be played after this one, not even on a follow-up."""
     match step:
         case Answer() | Reject() | Fail() | Exit():
             return True

@@ -55,7 +55,7 @@ _TELLING: Final = ("command", "file_path", "url", "path", "pattern", "query", "p
 
 
 def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
-    """Return the report of a hook's payload; None for a hook that is not about the turn.
+    """Returns the report of a hook's payload; None for a hook that is not about the turn.
 
     A question gets `question_id`, because it has no id of its own.
     """
@@ -71,13 +71,18 @@ def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
             answer = text_at(payload, "last_assistant_message")
             return _report(SignalKind.ANSWERED, "its hook says that it is done", answer, turn)
         case "StopFailure":
-            return _failure(payload, turn)
+            error = text_at(payload, "error")
+            note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or error
+            note = _with_time(note)
+            reason = RATE_LIMITED if error == "rate_limit" else API_ERROR
+            detail = f"its hook says that it failed: {shortened(note)}"
+            return failed(Source.SIGNAL, reason, note, detail=detail, turn=turn)
         case _:
             return None
 
 
 def read_record(record: Record) -> SignalReport | None:
-    """Return what a line of the transcript reports beyond the hooks: that a person interrupted the turn."""
+    """Returns what a line of the transcript reports beyond the hooks: that a person interrupted the turn."""
     if record.get("type") != "user" or record.get("isSidechain") is True:
         return None
     for block in tables_at(table_at(record, "message"), "content"):
@@ -101,7 +106,7 @@ class LastWords:
         self._lines: set[str] = set()
 
     def read(self, record: Record) -> None:
-        """Take one line; repeated lines do not count. A message has one line for each of its blocks."""
+        """Takes one line; repeated lines do not count. A message has one line for each of its blocks."""
         line = text_at(record, "uuid")
         if record.get("type") != "assistant" or record.get("isSidechain") is True or line in self._lines:
             return
@@ -114,13 +119,13 @@ class LastWords:
         ]
 
     def exact(self, answer: str) -> str | None:
-        """Return the answer that a hook reported, with the blanks around it that hooks trim; None if it is another."""
+        """Returns the answer that a hook reported, with the blanks around it that hooks trim; None if it is another."""
         whole = ("".join(self._texts), "\n".join(self._texts), "\n\n".join(self._texts))
         return next((text for text in whole if text.strip() == answer.strip()), None)
 
 
 def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") -> dict[str, Any]:
-    """Return settings that make it report to `url`.
+    """Returns settings that make it report to `url`.
 
     HTTP hooks start no process, but it waits for each of them, and so every prompt would wait. Only a command can run
     asynchronously, so `prompt_command` reports the prompts if it is given.
@@ -134,7 +139,7 @@ def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") 
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
-    """Return the person's settings with our hooks after theirs."""
+    """Returns the person's settings with our hooks after theirs."""
     hooks: dict[str, Any] = dict(table_at(theirs, "hooks"))
     for name, groups in table_at(ours, "hooks").items():
         known = hooks.get(name)
@@ -143,7 +148,7 @@ def merged(theirs: Record, ours: Record) -> dict[str, Any]:
 
 
 def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the value of the person's own `--settings` (the last one; empty if none), and the other arguments."""
+    """Returns the value of the person's own `--settings` (the last one; empty if none), and the other arguments."""
     theirs, rest, left = "", list[str](), iter(arguments)
     for argument in left:
         if argument == "--":
@@ -158,24 +163,26 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
 
 
 def question_in(payload: Record, question_id: str) -> Question:
-    """Return the question of a hook's payload, with that id."""
+    """Returns the question of a hook's payload, with that id."""
     given = table_at(payload, "tool_input")
     questions = tables_at(given, "questions")
     if not questions:
         return _permission(payload, question_id)
+    is_one = len(questions) == 1
+    offered = tables_at(questions[0], "options") if is_one else []
     return Question(
         id=question_id,
         kind=QuestionKind.CHOICE,
         title=safe_line(_asked(payload)),
-        detail=safe_lines("\n".join(_explained(question, is_one=len(questions) == 1) for question in questions)),
-        options=_choices(questions[0]) if len(questions) == 1 else (),
-        takes_text=len(questions) == 1,
-        hint="" if len(questions) == 1 else SEVERAL_QUESTIONS,
+        detail=safe_lines("\n".join(_explained(question, is_one=is_one) for question in questions)),
+        options=numbered((text_at(option, "label"), OptionEffect.OTHER) for option in offered),
+        takes_text=is_one,
+        hint="" if is_one else SEVERAL_QUESTIONS,
     )
 
 
 def hook_answer(payload: Record, choice: Choice) -> Json | None:
-    """Return the hook's answer for a choice among the question's options; None if the hook cannot express it."""
+    """Returns the hook's answer for a choice among the question's options; None if the hook cannot express it."""
     if tables_at(table_at(payload, "tool_input"), "questions"):
         return _answer(payload, choice)
     if choice.text:
@@ -194,15 +201,8 @@ def _report(kind: SignalKind, detail: str, text: str, turn: str) -> SignalReport
     return SignalReport(kind=kind, source=Source.SIGNAL, detail=detail, text=text, turn=turn)
 
 
-def _failure(payload: Record, turn: str) -> SignalReport:
-    note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or text_at(payload, "error")
-    reason = RATE_LIMITED if text_at(payload, "error") == "rate_limit" else API_ERROR
-    note = _with_time(note)
-    return failed(Source.SIGNAL, reason, note, detail=f"its hook says that it failed: {shortened(note)}", turn=turn)
-
-
 def _with_time(note: str) -> str:
-    """Make the end of a usage limit readable: the note has it behind a bar, in seconds since the epoch."""
+    """Makes the end of a usage limit readable: the note has it behind a bar, in seconds since the epoch."""
     text, _, moment = note.rpartition("|")
     if not text or not moment.isascii() or not moment.isdigit() or not 0 < int(moment) < _LATEST_TIME:
         return note
@@ -210,7 +210,7 @@ def _with_time(note: str) -> str:
 
 
 def _asked(payload: Record) -> str:
-    """Return what a permission request is about: the tool, and its most telling input."""
+    """Returns what a permission request is about: the tool, and its most telling input."""
     tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
     questions = [text_at(question, "question") for question in tables_at(given, "questions")]
     if any(questions):
@@ -245,12 +245,8 @@ def _always(number: int) -> str:
     return "always" if number == 1 else f"always-{number}"
 
 
-def _choices(question: Record) -> tuple[Option, ...]:
-    return numbered((text_at(option, "label"), OptionEffect.OTHER) for option in tables_at(question, "options"))
-
-
 def _explained(question: Record, *, is_one: bool) -> str:
-    """Return the options' descriptions; of several questions, also the questions and all options."""
+    """Returns the options' descriptions; of several questions, also the questions and all options."""
     lines = [] if is_one else [text_at(question, "question")]
     for number, option in enumerate(tables_at(question, "options"), 1):
         about = text_at(option, "description")
@@ -274,7 +270,7 @@ def _answer(payload: Record, choice: Choice) -> Json | None:
 
 
 def _suggestions(payload: Record) -> list[tuple[Record, str]]:
-    """Return the permissions that it offers to remember, each with a label; one without a label is left out."""
+    """Returns the permissions that it offers to remember, each with a label; one without a label is left out."""
     named = ((suggestion, _remembered(suggestion)) for suggestion in tables_at(payload, "permission_suggestions"))
     return [(suggestion, label) for suggestion, label in named if label]
 

@@ -30,7 +30,7 @@ _LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
 
 
 def read_record(record: Record) -> SignalReport | None:
-    """Return the report of a line of the rollout; None if it is not about the turn."""
+    """Returns the report of a line of the rollout; None if it is not about the turn."""
     if record.get("type") != "event_msg":
         return None
     event = table_at(record, "payload")
@@ -39,19 +39,19 @@ def read_record(record: Record) -> SignalReport | None:
 
 
 def is_conversation(record: Record) -> bool:
-    """Return whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
+    """Returns whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
     source: object = table_at(record, "payload").get("source")
     return record.get("type") == "session_meta" and not isinstance(source, Mapping)
 
 
 def is_limit(info: object) -> bool:
-    """Return whether an error's own name means a usage or rate limit, in old and new spellings."""
+    """Returns whether an error's own name means a usage or rate limit, in old and new spellings."""
     letters = "".join(filter(str.isalnum, json.dumps(info))).lower()
     return any(limit in letters for limit in _LIMITS)
 
 
 def working_dir(record: Record) -> str:
-    """Return the working folder of the conversation that begins with this line."""
+    """Returns the working folder of the conversation that begins with this line."""
     return text_at(record, "payload", "cwd")
 
 
@@ -67,7 +67,7 @@ def _item(event: Record, turn: str) -> SignalReport | None:
 
 
 def _user_message(event: Record, turn: str) -> SignalReport | None:
-    """Read the prompt as versions before 0.166 write it."""
+    """Reads the prompt as versions before 0.166 write it."""
     return _submitted(text_at(event, "message"), turn)
 
 
@@ -76,21 +76,19 @@ def _submitted(prompt: str, turn: str) -> SignalReport:
 
 
 def _complete(event: Record, turn: str) -> SignalReport | None:
-    if error := table_at(event, "error"):
-        return _failure(error, turn)
-    return _report(SignalKind.ANSWERED, "its rollout says that it is done", text_at(event, "last_agent_message"), turn)
+    error = table_at(event, "error")
+    if not error:
+        answer = text_at(event, "last_agent_message")
+        return _report(SignalKind.ANSWERED, "its rollout says that it is done", answer, turn)
+    note = error_sentence(text_at(error, "message"))
+    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
+    detail = f"its rollout says that it failed: {shortened(note)}"
+    return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)
 
 
 def _aborted(event: Record, turn: str) -> SignalReport | None:
     detail = f"its rollout says that the turn was aborted: {text_at(event, 'reason') or 'no reason'}"
     return failed(Source.TRANSCRIPT, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(text_at(error, "message"))
-    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
-    detail = f"its rollout says that it failed: {shortened(note)}"
-    return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:

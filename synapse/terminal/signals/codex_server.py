@@ -82,12 +82,12 @@ class AppServerEvents:
         self._new_text: TextSoFar | None = None
 
     def take_text(self) -> TextSoFar | None:
-        """Return the text of the running turn if it has grown since the last call."""
+        """Returns the text of the running turn if it has grown since the last call."""
         new_text, self._new_text = self._new_text, None
         return new_text
 
     def read(self, message: Record) -> list[SignalReport]:
-        """Return the reports of a notification or a request."""
+        """Returns the reports of a notification or a request."""
         name, params = text_at(message, "method"), table_at(message, "params")
         if name == "thread/started":
             self.note_thread(table_at(params, "thread"))
@@ -100,7 +100,7 @@ class AppServerEvents:
         return self._read(name, params)
 
     def note_thread(self, thread: Record) -> bool:
-        """Take a conversation that was begun; return whether the TUI shows it."""
+        """Takes a conversation that was begun; returns whether the TUI shows it."""
         if thread.get("ephemeral") is True or text_at(thread, "parentThreadId"):
             return False
         is_active = text_at(thread, "status", "type") == "active"
@@ -114,7 +114,7 @@ class AppServerEvents:
         return True
 
     def catch_up(self, turn: Record) -> list[SignalReport]:
-        """Return the reports of a turn as it stands, which began before this client subscribed to turns."""
+        """Returns the reports of a turn as it stands, which began before this client subscribed to turns."""
         turn_id = text_at(turn, "id")
         if turn_id < self._turn.id or (turn_id == self._turn.id and self._turn.is_over):
             # What was reported meanwhile is newer: the ids of turns grow with time.
@@ -126,16 +126,23 @@ class AppServerEvents:
         return reports if text_at(turn, "status") == "inProgress" else [*reports, *self._ended(turn)]
 
     def result_for(self, question_id: str, choice: Choice) -> tuple[object, object] | None:
-        """Return the id of the question's request and the result that answers it.
+        """Returns the id of the question's request and the result that answers it.
 
         None if the question is not open, or no result expresses the choice.
         """
         request = self._requests.get(question_id)
-        result = None if request is None else _result_for(request, choice)
-        return None if request is None or result is None else (request["id"], result)
+        if request is None:
+            return None
+        if text_at(request, "method") == _USER_INPUT:
+            result = _user_input_result(request, choice)
+        else:
+            decisions = _decisions(request)
+            place = position(choice.option, len(decisions))
+            result = None if place is None else {"decision": decisions[place]}
+        return None if result is None else (request["id"], result)
 
     def is_asking(self, question_id: str) -> bool:
-        """Return whether the question is open."""
+        """Returns whether the question is open."""
         return question_id in self._requests
 
     def _read(self, name: str, params: Record) -> list[SignalReport]:
@@ -212,7 +219,10 @@ class AppServerEvents:
                 detail = "its server says that the turn was interrupted"
                 end = failed(Source.SIGNAL, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn_id)
             case "failed":
-                end = _failure(table_at(turn, "error"), turn_id)
+                note = error_sentence(text_at(turn, "error", "message"))
+                reason = RATE_LIMITED if is_limit(table_at(turn, "error").get("codexErrorInfo")) else API_ERROR
+                detail = f"its server says that it failed: {shortened(note)}"
+                end = failed(Source.SIGNAL, reason, note, detail=detail, turn=turn_id)
             case _:
                 for item in tables_at(turn, "items"):
                     reports += self._item(item)
@@ -221,7 +231,7 @@ class AppServerEvents:
 
 
 def read_question(request: Record, changes: Record) -> Question | None:
-    """Return the question of a request; None for requests that a person cannot answer from here.
+    """Returns the question of a request; None for requests that a person cannot answer from here.
 
     `changes` is the item that the request is about, if it was reported: only that holds the changes of files.
     """
@@ -231,18 +241,14 @@ def read_question(request: Record, changes: Record) -> Question | None:
                 request, "Would you like to run the following command?", _command(table_at(request, "params"))
             )
         case "item/fileChange/requestApproval":
-            return _approval(request, "Would you like to make the following edits?", _edits(changes))
+            edits = [
+                f"{text_at(change, 'path')}\n{text_at(change, 'diff')}" for change in tables_at(changes, "changes")
+            ]
+            return _approval(request, "Would you like to make the following edits?", "\n".join(edits))
         case "item/tool/requestUserInput":
             return _user_input(request)
         case _:
             return None
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(text_at(error, "message"))
-    reason = RATE_LIMITED if is_limit(error.get("codexErrorInfo")) else API_ERROR
-    detail = f"its server says that it failed: {shortened(note)}"
-    return failed(Source.SIGNAL, reason, note, detail=detail, turn=turn)
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:
@@ -250,17 +256,8 @@ def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> Si
 
 
 def _question_id(request_id: object) -> str:
-    """Return the id of a request's question; the server numbers its requests."""
+    """Returns the id of a request's question; the server numbers its requests."""
     return f"codex-{request_id}"
-
-
-def _result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
-    """Return the result that expresses the choice; None if there is none."""
-    if text_at(request, "method") == _USER_INPUT:
-        return _user_input_result(request, choice)
-    decisions = _decisions(request)
-    place = position(choice.option, len(decisions))
-    return None if place is None else {"decision": decisions[place]}
 
 
 def _approval(request: Record, title: str, detail: str) -> Question:
@@ -287,7 +284,7 @@ def _name(decision: str | Record) -> str:
 
 
 def _label(decision: str | Record) -> str:
-    """Return what the decision does, and what it remembers, if anything."""
+    """Returns what the decision does, and what it remembers, if anything."""
     name = _name(decision)
     remembered = "" if isinstance(decision, str) else _remembered(table_at(decision, name))
     return remembered or _LABELS.get(name, name)
@@ -313,7 +310,7 @@ def _effect(decision: str | Record) -> OptionEffect:
 
 
 def _command(params: Record) -> str:
-    """Return the whole command, without the shell that runs it.
+    """Returns the whole command, without the shell that runs it.
 
     The request's own summary leaves out parts that Codex considers harmless.
     """
@@ -324,12 +321,6 @@ def _command(params: Record) -> str:
         return command
     is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc")
     return words[2] if is_script else command
-
-
-def _edits(changes: Record) -> str:
-    return "\n".join(
-        f"{text_at(change, 'path')}\n{text_at(change, 'diff')}" for change in tables_at(changes, "changes")
-    )
 
 
 def _user_input(request: Record) -> Question:

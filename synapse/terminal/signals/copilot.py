@@ -26,6 +26,8 @@ from synapse.terminal.signals.report import (
 
 _QUESTION_TOOL: Final = "ask_user"
 _LIMITS: Final = ("rate_limit", "quota")
+_SUBJECTS: Final = ("fullCommandText", "fileName", "path", "url")
+"""Where a permission request says what it is about."""
 
 
 class CopilotEvents:
@@ -52,7 +54,7 @@ class CopilotEvents:
         }
 
     def read(self, event: Record) -> SignalReport | None:
-        """Return the report of an event; None if it is not about the turn."""
+        """Returns the report of an event; None if it is not about the turn."""
         read = self._readers.get(text_at(event, "type"))
         return None if read is None else read(table_at(event, "data"))
 
@@ -68,15 +70,17 @@ class CopilotEvents:
         return None
 
     def _ended(self, _data: Record) -> SignalReport | None:
-        """End our turn with the model's, unless that called a tool. After an abort or an error there is no message."""
+        """Ends our turn with the model's, unless that called a tool. After an abort or an error there is no message."""
         answer, self._answer = self._answer, None
         return None if answer is None else self._report(SignalKind.ANSWERED, "its events say that it is done", answer)
 
     def _permission_asked(self, data: Record) -> SignalReport | None:
         request, request_id = table_at(data, "permissionRequest"), text_at(data, "requestId")
-        about = "\n".join(filter(None, (text_at(request, "intention"), _subject(request))))
+        kind = text_at(request, "kind") or "permission"
+        subject = next((value for key in _SUBJECTS if (value := text_at(request, key))), "")
+        about = "\n".join(filter(None, (text_at(request, "intention"), subject)))
         question = Question(id=request_id, kind=QuestionKind.PERMISSION, title="", detail=safe_lines(about))
-        self._requests[request_id] = self._asks(_permission(request), question)
+        self._requests[request_id] = self._asks(f"{kind}: {subject}" if subject else kind, question)
         # Only one dialog is shown at a time.
         return self._requests[request_id] if len(self._requests) == 1 else None
 
@@ -114,16 +118,3 @@ class CopilotEvents:
 
     def _report(self, kind: SignalKind, detail: str, text: str = "") -> SignalReport:
         return SignalReport(kind=kind, source=Source.TRANSCRIPT, detail=detail, text=text, turn=self._turn)
-
-
-def _permission(request: Record) -> str:
-    subject = _subject(request)
-    kind = text_at(request, "kind") or "permission"
-    return f"{kind}: {subject}" if subject else kind
-
-
-def _subject(request: Record) -> str:
-    """Return what a permission request is about."""
-    return next(
-        (value for key in ("fullCommandText", "fileName", "path", "url") if (value := text_at(request, key))), ""
-    )

@@ -39,7 +39,7 @@ class GeminiChat:
         self._calls_tool = False
 
     def read(self, record: Record) -> SignalReport | None:
-        """Return the report of a record; None if it is not about the turn."""
+        """Returns the report of a record; None if it is not about the turn."""
         match text_at(record, "type"):
             case "user":
                 return self._user(record)
@@ -56,7 +56,7 @@ class GeminiChat:
                 return None
 
     def conclude(self) -> SignalReport | None:
-        """Return the last message, if any, as the answer; called once the terminal shows that the agent is ready."""
+        """Returns the last message, if any, as the answer; called once the terminal shows that the agent is ready."""
         if not self._turn or not self._answer or self._calls_tool:
             return None
         turn, self._turn = self._turn, ""

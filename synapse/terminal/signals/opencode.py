@@ -78,7 +78,7 @@ class _Session:
     is_rejected: bool = False
     """A person denied something in the turn, which ends it unless they said what to do instead."""
     error: Record = field(default_factory=dict[str, object])
-    way: Record = field(default_factory=dict[str, object])
+    settings: Record = field(default_factory=dict[str, object])
     """The agent and the model of the user's message, as its server expects them in a request."""
 
 
@@ -112,17 +112,17 @@ class OpenCodeEvents:
         self._of_sub_agents: set[str] = set()
         self._new_text: TextSoFar | None = None
 
-    def way_of(self, session: str) -> Record:
-        """Return the agent and the model of a conversation's last message; empty before the first."""
-        return self._sessions.get(session, _Session()).way
+    def settings_of(self, session: str) -> Record:
+        """Returns the agent and the model of a conversation's last message; empty before the first."""
+        return self._sessions.get(session, _Session()).settings
 
     def take_text(self) -> TextSoFar | None:
-        """Return the text of the running turn if it has grown since the last call."""
+        """Returns the text of the running turn if it has grown since the last call."""
         new_text, self._new_text = self._new_text, None
         return new_text
 
     def read(self, event: Record) -> SignalReport | None:
-        """Return the report of an event; None if it is not about the turn."""
+        """Returns the report of an event; None if it is not about the turn."""
         name, given = text_at(event, "type"), table_at(event, "properties")
         session_id = text_at(given, "sessionID") or text_at(given, "info", "id")
         if text_at(given, "info", "parentID") and name.startswith("session."):
@@ -159,10 +159,13 @@ class OpenCodeEvents:
 
     def _read_text(self, name: str, given: Record, session: _Session) -> SignalReport | None:
         before, report = dict(session.texts), None
-        if name == "message.part.delta":
-            _grow(given, session)
-        else:
+        if name != "message.part.delta":
             report = _note_part(table_at(given, "part"), session)
+        elif text_at(given, "messageID") == session.answer and text_at(given, "field") == "text":
+            # Thoughts come as deltas too; only parts that began as text belong to the answer.
+            part_id = text_at(given, "partID")
+            if part_id in session.texts:
+                session.texts[part_id] += text_at(given, "delta")
         if session.texts != before and (text := "".join(session.texts.values())):
             self._new_text = TextSoFar(session.turn, text)
         return report
@@ -180,7 +183,7 @@ class OpenCodeEvents:
 
 
 def conversation_shown(picture: Picture | None, session: str, sessions: Sequence[Record]) -> ShownConversation:
-    """Return which conversation the terminal shows; `sessions` are all that its server knows.
+    """Returns which conversation the terminal shows; `sessions` are all that its server knows.
 
     No event reports it, so the title and the page decide. The title is `OC | ` and that of the conversation; it is
     `OpenCode` on the start page, and while the conversation has no title yet.
@@ -201,12 +204,12 @@ def conversation_shown(picture: Picture | None, session: str, sessions: Sequence
 
 
 def read_question(request: Record) -> Question:
-    """Return the question of a request, `permission.asked` or `question.asked`."""
+    """Returns the question of a request, `permission.asked` or `question.asked`."""
     return _choice(request) if "questions" in request else _permission(request)
 
 
 def reply_to(request: Record, choice: Choice) -> ReplyRequest | None:
-    """Return the request that tells its server the choice; None if its server has no way to express it."""
+    """Returns the request that tells its server the choice; None if its server has no way to express it."""
     if "questions" not in request:
         place = position(choice.option, len(_REPLIES))
         body = None if place is None else {"reply": _REPLIES[place][0]}
@@ -221,7 +224,7 @@ def _note_message(info: Record, session: _Session) -> None:
             session.turn, session.answer, session.error = text_at(info, "id"), "", {}
             session.is_submitted = session.is_over = session.is_rejected = False
             session.texts.clear()
-        session.way = _way(info) or session.way
+        session.settings = _settings(info) or session.settings
     elif text_at(info, "parentID") == session.turn:
         if text_at(info, "id") != session.answer:
             session.answer = text_at(info, "id")
@@ -240,13 +243,6 @@ def _note_part(given: Record, session: _Session) -> SignalReport | None:
         session.is_submitted = True
         return _report(SignalKind.SUBMITTED, "its server has the prompt", text, session.turn)
     return None
-
-
-def _grow(given: Record, session: _Session) -> None:
-    # Thoughts come as deltas too; only parts that began as text belong to the answer.
-    part_id = text_at(given, "partID")
-    if text_at(given, "messageID") == session.answer and part_id in session.texts and text_at(given, "field") == "text":
-        session.texts[part_id] += text_at(given, "delta")
 
 
 def _status(status: Record, session: _Session) -> SignalReport | None:
@@ -299,14 +295,14 @@ def _asked(given: Record, session: _Session) -> SignalReport:
     return replace(report, question=question)
 
 
-def _way(info: Record) -> Record:
+def _settings(info: Record) -> Record:
     model = {key: text_at(info, "model", key) for key in ("providerID", "modelID")}
-    way = {
+    settings = {
         "agent": text_at(info, "agent"),
         "model": model if all(model.values()) else "",
         "variant": text_at(info, "model", "variant"),
     }
-    return {key: value for key, value in way.items() if value}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:
@@ -314,7 +310,7 @@ def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> Si
 
 
 def _is_titled(title: str, shown: str) -> bool:
-    """Return whether the terminal shows this title; it cuts a long one."""
+    """Returns whether the terminal shows this title; it cuts a long one."""
     begin = shown.removesuffix("...").removesuffix("…")
     return title == shown or (begin != shown and title.startswith(begin))
 
@@ -325,20 +321,17 @@ def _permission(request: Record) -> Question:
         (f"{label}: {always}" if reply == "always" and always else label, effect) for reply, label, effect in _REPLIES
     ]
     title = f"Permission required: {text_at(request, 'permission') or 'something'}"
+    # The command, or the file with the change.
+    described = filter(None, (text_at(request, "metadata", key) for key in ("command", "filepath", "diff")))
+    about = "\n".join(described) or "\n".join(_words(request, "patterns"))
     return Question(
         id=text_at(request, "id"),
         kind=QuestionKind.PERMISSION,
         title=safe_line(title),
-        detail=safe_lines(_about(request)),
+        detail=safe_lines(about),
         options=numbered(labels),
         source=Source.SIGNAL,
     )
-
-
-def _about(request: Record) -> str:
-    """Return what is to be done: the command, or the file with the change."""
-    described = [text_at(request, "metadata", key) for key in ("command", "filepath", "diff")]
-    return "\n".join(filter(None, described)) or "\n".join(_words(request, "patterns"))
 
 
 def _choice(request: Record) -> Question:

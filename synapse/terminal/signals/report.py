@@ -73,7 +73,7 @@ class SignalReport:
         return _STATES[self.kind]
 
     def is_about(self, typed: str) -> bool:
-        """Return whether the submitted prompt is the typed text; CLIs change line breaks and blanks."""
+        """Returns whether the submitted prompt is the typed text; CLIs change line breaks and blanks."""
         return not self.text or compact(typed) in compact(self.text)
 
 
@@ -86,25 +86,25 @@ class TextSoFar:
 
 
 def failed(source: Source, reason: str, note: str, *, detail: str, turn: str = "") -> SignalReport:
-    """Return the report of a turn that ended without an answer."""
+    """Returns the report of a turn that ended without an answer."""
     return SignalReport(kind=SignalKind.FAILED, source=source, detail=detail, text=note, reason=reason, turn=turn)
 
 
 def text_at(record: Record, *path: str) -> str:
-    """Return the text at a path of keys, or an empty one."""
+    """Returns the text at a path of keys, or an empty one."""
     value = table_at(record, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""
 
 
 def table_at(record: Record, *path: str) -> Record:
-    """Return the table at a path of keys, or an empty one."""
+    """Returns the table at a path of keys, or an empty one."""
     for key in path:
         record = _table(record.get(key))
     return record
 
 
 def tables_at(record: Record, key: str) -> list[Record]:
-    """Return the tables of a list, or none."""
+    """Returns the tables of a list, or none."""
     value = record.get(key)
     if not isinstance(value, list):
         return []
@@ -112,13 +112,13 @@ def tables_at(record: Record, key: str) -> list[Record]:
 
 
 def shortened(text: str) -> str:
-    """Return the text as one line that fits into a status."""
+    """Returns the text as one line that fits into a status."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_DETAIL else f"{line[: _LONGEST_DETAIL - 1]}…"
 
 
 def error_sentence(text: str) -> str:
-    """Return the sentence in an error of the model's server, which often is JSON."""
+    """Returns the sentence in an error of the model's server, which often is JSON."""
     try:
         value: object = json.loads(text)
     except ValueError:
@@ -127,7 +127,7 @@ def error_sentence(text: str) -> str:
 
 
 def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
-    """Return options with the numbers from 1 as their keys, in the order in which the CLI shows them, safe to print."""
+    """Returns options with the numbers from 1 as their keys, in the order of the CLI, safe to print."""
     return tuple(
         Option(key=str(number), label=safe_line(label), effect=effect)
         for number, (label, effect) in enumerate(list(options)[:_MOST_OPTIONS], 1)
@@ -135,7 +135,7 @@ def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
 
 
 def position(key: str, count: int) -> int | None:
-    """Return the index of the option with this key among `count` numbered ones; None if there is none."""
+    """Returns the index of the option with this key among `count` numbered ones; None if there is none."""
     return int(key) - 1 if key.isascii() and key.isdigit() and 1 <= int(key) <= count else None
 
 

@@ -29,17 +29,17 @@ class Seat:
         self._mark = 0
 
     def types(self, keys: str | bytes) -> None:
-        """Type; only what comes after this counts for the next `sees`."""
+        """Types; only output after this counts for the next `sees`."""
         self._mark = len(self.seen)
         os.write(self.terminal, keys.encode() if isinstance(keys, str) else keys)
 
     def sees(self, text: str | bytes) -> None:
-        """Read until `text` is on its way to the screen."""
+        """Reads until `text` is on its way to the screen."""
         wanted = text.encode() if isinstance(text, str) else text
         self.reads_until(lambda: wanted in self.seen[self._mark :], repr(text))
 
     def matches(self, pattern: str) -> re.Match[str]:
-        """Read until the pattern is found; return the match."""
+        """Reads until the pattern is found; returns the match."""
         self.reads_until(lambda: re.search(pattern, self._new()) is not None, pattern)
         found = re.search(pattern, self._new())
         assert found is not None
@@ -64,7 +64,7 @@ class Seat:
 
 @contextmanager
 def seated(*command: str) -> Generator[Seat, None, None]:
-    """Run a command on a new terminal, and end it."""
+    """Runs a command on a new terminal, and ends it."""
     env = environment({"PS1": SHELL_PROMPT, "HISTFILE": "/dev/null"})
     program = spawn(Launch(command=command, env=env, columns=100, rows=30))
     try:
@@ -77,6 +77,6 @@ def seated(*command: str) -> Generator[Seat, None, None]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any thread of a process has started."""
+    """Returns the processes that any thread of a process has started."""
     lists = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(word) for path in lists for word in path.read_text(encoding="ascii").split()]

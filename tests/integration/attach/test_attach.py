@@ -1,4 +1,4 @@
-"""Looking at an agent's terminal from others: a picture at once, then live; one types; leaving leaves it running."""
+"""Viewers of an agent's terminal: a picture at once, then live; one of them types; detaching leaves it running."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SocketChannel:
         self._connection = connection
 
     async def accept(self) -> None:
-        """The handshake is done already."""
+        """Does nothing: the handshake is done already."""
 
     async def receive(self) -> bytes | str | None:
         try:
@@ -61,20 +61,20 @@ class SocketChannel:
 
 
 @dataclass(slots=True)
-class Room:
+class AttachableAgent:
     """An agent in the background that people can attach to."""
 
     stage: Stage
     socket: str
 
-    def visitor(self, *words: str) -> AbstractContextManager[Seat]:
+    def viewer(self, *words: str) -> AbstractContextManager[Seat]:
         return seated(sys.executable, CLIENT, self.socket, *words)
 
 
 @asynccontextmanager
-async def room(
+async def attachable(
     command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, users: TerminalUsers | None = None
-) -> AsyncGenerator[Room, None]:
+) -> AsyncGenerator[AttachableAgent, None]:
     async with staged(command, line_program(), users=users) as stage:
         server = AttachServer(stage.program)
 
@@ -86,20 +86,20 @@ async def room(
 
         path = str(folder / "attach.sock")
         async with unix_serve(serve, path, compression=None):
-            yield Room(stage, path)
+            yield AttachableAgent(stage, path)
 
 
-def visit(room: Room, *words: str, story: Callable[[Seat], None]) -> asyncio.Future[None]:
-    """Let a person attach and do what `story` says, in a thread: the agent's loop goes on."""
+def attached(here: AttachableAgent, *words: str, story: Callable[[Seat], None]) -> asyncio.Future[None]:
+    """Lets a person attach and do what `story` says, in a thread: the agent's loop goes on."""
 
     def sit() -> None:
-        with room.visitor(*words) as seat:
+        with here.viewer(*words) as seat:
             story(seat)
 
     return asyncio.ensure_future(asyncio.to_thread(sit))
 
 
-async def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp_path: Path) -> None:
+async def test_a_viewer_sees_the_screen_at_once_types_and_leaves_the_agent_running(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         before = termios.tcgetattr(seat.terminal)
         seat.sees("echo: before you came")
@@ -109,38 +109,38 @@ async def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp
         seat.sees("left: detached None")
         assert termios.tcgetattr(seat.terminal) == before
 
-    async with room(dummy().command, tmp_path) as here:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.turn("before you came")
-        await visit(here, story=story)
+        await attached(here, story=story)
 
         assert answer(await here.stage.turn("still there?")) == "echo: still there?"
 
 
-async def test_the_size_follows_the_one_who_types(tmp_path: Path) -> None:
+async def test_the_size_follows_the_viewer_who_types(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("size 100x30")
         seat.resizes(71, 19)
         seat.sees("size 71x19")
 
-    async with room(agent("sizes"), tmp_path) as here:
+    async with attachable(agent("sizes"), tmp_path) as here:
         here.stage.program.resize(120, 40)
-        await visit(here, story=story)
+        await attached(here, story=story)
 
         assert here.stage.program.size == (71, 19)
 
 
-async def test_several_look_and_the_first_types_until_another_takes_over(tmp_path: Path) -> None:
-    async with room(dummy().command, tmp_path) as here:
+async def test_of_several_viewers_the_first_types_until_another_takes_over(tmp_path: Path) -> None:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.ready()
-        await asyncio.to_thread(two_visitors, here)
+        await asyncio.to_thread(two_viewers, here)
 
 
-def two_visitors(here: Room) -> None:
-    with here.visitor() as first:
+def two_viewers(here: AttachableAgent) -> None:
+    with here.viewer() as first:
         first.sees("> ")
         first.types("one\r")
         first.sees("echo: one")
-        with here.visitor() as second:
+        with here.viewer() as second:
             second.sees("echo: one")
             second_takes_over(first, second)
 
@@ -164,7 +164,7 @@ def second_takes_over(first: Seat, second: Seat) -> None:
     first.sees("echo: three")
 
 
-async def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
+async def test_a_viewer_who_only_looks_cannot_type(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("\x1c")
@@ -172,30 +172,30 @@ async def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
         seat.types("\x1d")
         seat.sees("left: detached")
 
-    async with room(dummy().command, tmp_path) as here:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.ready()
-        await visit(here, "look", "take", story=story)
+        await attached(here, "look", "take", story=story)
 
         assert "hello" not in here.stage.screen()
 
 
-async def test_one_may_come_to_take_over_at_once(tmp_path: Path) -> None:
-    async with room(dummy().command, tmp_path) as here:
+async def test_a_viewer_may_take_over_at_once(tmp_path: Path) -> None:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.ready()
-        await asyncio.to_thread(taking_visitor, here)
+        await asyncio.to_thread(a_viewer_that_takes_over, here)
 
 
-def taking_visitor(here: Room) -> None:
-    with here.visitor() as first:
+def a_viewer_that_takes_over(here: AttachableAgent) -> None:
+    with here.viewer() as first:
         first.sees("> ")
-        with here.visitor("take") as second:
+        with here.viewer("take") as second:
             second.sees("> ")
             first.sees("looking only")
             second.types("mine\r")
             second.sees("echo: mine")
 
 
-async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_path: Path) -> None:
+async def test_at_a_foreground_agent_a_viewer_types_only_by_taking_over(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("looking only")
         seat.sees("takes over · painted for 120 x 40 ")
@@ -209,10 +209,10 @@ async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_ove
     sink = os.open(os.devnull, os.O_WRONLY)
     person = PersonStreams(keys, sink)
     try:
-        async with room(dummy().command, tmp_path, users=TerminalUsers(person=person)) as here:
+        async with attachable(dummy().command, tmp_path, users=TerminalUsers(person=person)) as here:
             await here.stage.ready()
             here.stage.program.resize(120, 40)
-            await visit(here, story=story)
+            await attached(here, story=story)
 
             assert "not mine" not in here.stage.screen()
     finally:
@@ -220,7 +220,7 @@ async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_ove
             os.close(number)
 
 
-async def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
+async def test_the_detach_key_can_be_changed(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("a\x1d\r")
@@ -228,11 +228,11 @@ async def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
         seat.types("\x1b[111;5u")
         seat.sees("left: detached")
 
-    async with room(dummy().command, tmp_path) as here:
-        await visit(here, "key=o", story=story)
+    async with attachable(dummy().command, tmp_path) as here:
+        await attached(here, "key=o", story=story)
 
 
-async def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: Path) -> None:
+async def test_the_end_of_the_program_ends_the_attachment_with_its_status(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("lines 3\r")
@@ -240,13 +240,13 @@ async def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: P
         seat.sees("left: the program ended 6")
         assert b"line 3" in seat.seen
 
-    async with room(dummy().command, tmp_path) as here:
-        await visit(here, story=story)
+    async with attachable(dummy().command, tmp_path) as here:
+        await attached(here, story=story)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
-    def sit(here: Room) -> None:
+async def test_a_viewer_that_is_terminated_restores_its_terminal(tmp_path: Path, number: signal.Signals) -> None:
+    def sit(here: AttachableAgent) -> None:
         words = f"{sys.executable} {CLIENT} {here.socket}; echo left with $?; sleep 60"
         with seated("sh", "-c", words) as seat:
             before = termios.tcgetattr(seat.terminal)
@@ -257,16 +257,16 @@ async def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: P
             seat.sees(f"left with {128 + number}")
             assert termios.tcgetattr(seat.terminal) == before
 
-    async with room(dummy().command, tmp_path) as here:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.ready()
         await asyncio.to_thread(sit, here)
 
 
-async def test_a_slow_visitor_gets_a_fresh_picture_instead_of_a_backlog(tmp_path: Path) -> None:
-    async with room(agent("flooder", "30"), tmp_path) as here:
-        with here.visitor() as seat:
+async def test_a_slow_viewer_gets_a_fresh_picture_instead_of_a_backlog(tmp_path: Path) -> None:
+    async with attachable(agent("flooder", "30"), tmp_path) as here:
+        with here.viewer() as seat:
             await asyncio.to_thread(seat.sees, "this is a line")
-            # All of the flood is printed while the visitor reads nothing of it.
+            # All of the flood is printed while the viewer reads nothing of it.
             await here.stage.ready()
             await asyncio.to_thread(seat.sees, "> ")
             assert len(seat.seen) < 15_000_000
@@ -275,7 +275,7 @@ async def test_a_slow_visitor_gets_a_fresh_picture_instead_of_a_backlog(tmp_path
             await asyncio.to_thread(seat.sees, "hello")
 
 
-async def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: Path) -> None:
+async def test_a_line_for_another_agent_is_found_in_a_viewers_terminal_too(tmp_path: Path) -> None:
     sent: list[tuple[str, str]] = []
 
     def story(seat: Seat) -> None:
@@ -285,24 +285,24 @@ async def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_
         seat.sees("echo: hello")
 
     routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
-    async with room(dummy().command, tmp_path, users=TerminalUsers(routing=routing)) as here:
+    async with attachable(dummy().command, tmp_path, users=TerminalUsers(routing=routing)) as here:
         await here.stage.ready()
-        await visit(here, story=story)
+        await attached(here, story=story)
 
         assert sent == [("codex", "hi")]
         assert "echo: @codex" not in here.stage.screen()
 
 
-async def test_a_visitors_terminal_does_not_answer_the_programs_queries_a_second_time(tmp_path: Path) -> None:
+async def test_a_viewers_terminal_does_not_answer_the_programs_queries_a_second_time(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("a\x1b[?62c\x1b[1;2R\x1b]11;rgb:0/0/0\x07b\x1b[<")
         seat.types("35;1;1Mc\r")
         seat.sees("echo: ab")
 
-    async with room(dummy().command, tmp_path) as here:
+    async with attachable(dummy().command, tmp_path) as here:
         await here.stage.ready()
-        await visit(here, story=story)
+        await attached(here, story=story)
 
         assert "62" not in here.stage.screen()
         assert "rgb" not in here.stage.screen()
@@ -312,11 +312,11 @@ async def test_an_agent_may_not_attach(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("left: the agent's host closed the connection")
 
-    async with room(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
-        await visit(here, story=story)
+    async with attachable(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
+        await attached(here, story=story)
 
 
-def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
+def test_a_socket_without_a_host_is_an_error(tmp_path: Path) -> None:
     with seated(sys.executable, CLIENT, str(tmp_path / "nobody.sock")) as seat:
         seat.sees("refused: no agent answers")
 
@@ -328,11 +328,11 @@ def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
         (404, "refused: this agent has no terminal to attach to"),
     ],
 )
-async def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: int, said: str) -> None:
+async def test_the_refusal_of_a_host_is_shown_in_its_own_words(tmp_path: Path, status: int, said: str) -> None:
     body = '{"error": {"code": "person_required", "message": "only a person may attach", "hint": ""}}'
 
     async def serve(_: ServerConnection) -> None:
-        raise AssertionError("nobody comes so far")
+        raise AssertionError("the server must not get this far")
 
     def refuse(connection: ServerConnection, _: Request) -> Response:
         return connection.respond(status, body)
@@ -344,13 +344,13 @@ async def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, stat
 
 
 def shown(seat: Seat) -> Picture:
-    """What the person's terminal shows, by all that it was sent."""
+    """Returns what the person's terminal shows after all the bytes that it got."""
     screen = Screen(100, 30)
     screen.feed(seat.seen)
     return screen.picture()
 
 
-async def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does_not(tmp_path: Path) -> None:
+async def test_after_kill_9_of_a_viewer_reset_repairs_the_terminal_and_stty_sane_does_not(tmp_path: Path) -> None:
     if shutil.which("reset") is None:
         pytest.skip("reset is not installed")
 
@@ -369,7 +369,7 @@ async def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_san
         seat.types("reset\r")
         seat.reads_until(lambda: not shown(seat).alternate, "the ordinary screen")
 
-    async with room(agent("painter"), tmp_path) as here:
+    async with attachable(agent("painter"), tmp_path) as here:
         await here.stage.sees("%")
 
         def sit() -> None:

@@ -11,7 +11,7 @@ import pytest
 from synapse.calibration.run import CalibrationPlan, calibrate
 from synapse.calibration.sandbox import Recipe
 from synapse.calibration.terminals import TerminalKind
-from synapse.calibration.trial import Finding, Verdict, wrong
+from synapse.calibration.trial import Finding, FindingVerdict, wrong
 from synapse.config.process import SystemClock
 from synapse.config.settings import TerminalSize
 from synapse.terminal.theme import Theme
@@ -69,35 +69,35 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(180)
-def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
+def test_findings_are_right_except_for_text_that_a_screen_changes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a secret of the person")
-    told: list[Finding] = []
+    reported: list[Finding] = []
 
-    returned = calibrate(CalibrationPlan(RECIPE, ROWS_OF_IT, TerminalKind()), folder, SystemClock(), told.append)
+    returned = calibrate(CalibrationPlan(RECIPE, ROWS_OF_IT, TerminalKind()), folder, SystemClock(), reported.append)
 
-    assert returned == told
-    found = {(finding.row, finding.event): finding for finding in told}
-    assert [finding.row for finding in wrong(told)] == ["long"], told
-    assert {finding.row for finding in told} == {"ready", "queued", "settings", *ROWS_OF_IT}
+    assert returned == reported
+    found = {(finding.row, finding.event): finding for finding in reported}
+    assert [finding.row for finding in wrong(reported)] == ["long"], reported
+    assert {finding.row for finding in reported} == {"ready", "queued", "settings", *ROWS_OF_IT}
     assert found["approve", "tool"].seen == "has run"
     assert found["deny", "tool"].seen == "has not run"
     assert found["question", "model is told"].seen == "Blue"
     assert found["one-line", "answered"].seen == "completed, 23 bytes"
     assert found["one-line", "answered"].source == "screen"
-    assert [finding.seen for finding in told if finding.row == "tall"] == [
+    assert [finding.seen for finding in reported if finding.row == "tall"] == [
         "submitted, text whole",
         "completed, 890 bytes",
         "submitted, text whole",
         "completed, 22 bytes",
     ]
-    assert found["long", "answered"].verdict is Verdict.WRONG
+    assert found["long", "answered"].verdict is FindingVerdict.WRONG
     assert found["interrupt", "failed"].seen == "canceled: interrupted"
     assert found["exit", "failed"].seen == "failed: agent_exited"
     assert found["exit", "processes"].seen == "none left"
     assert found["settings", "compared"].seen == "unchanged"
-    assert all(finding.milliseconds is not None for finding in told if finding.event in ("submitted", "answered"))
+    assert all(finding.milliseconds is not None for finding in reported if finding.event in ("submitted", "answered"))
     assert "a secret" not in "".join(path.read_text(errors="replace", encoding="utf-8") for path in seen_by(folder))
 
 
@@ -121,7 +121,7 @@ def test_a_cli_that_ends_by_itself_is_not_waited_for(folder: Path) -> None:
 
     (ready,) = calibrate(plan, folder, SystemClock(), lambda _: None)
 
-    assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program ended")
+    assert (ready.row, ready.verdict, ready.seen) == ("ready", FindingVerdict.WRONG, "gone: its program ended")
     # A CLI that is only slow has a minute for its start.
     assert float(ready.event.removeprefix("after ").removesuffix(" s")) < 60
 
@@ -159,5 +159,5 @@ def test_the_cli_gets_the_terminal_that_was_chosen(folder: Path) -> None:
 
 
 def seen_by(folder: Path) -> list[Path]:
-    """What the agent and its host have written."""
+    """Returns the files that the agent and its host have written."""
     return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"]

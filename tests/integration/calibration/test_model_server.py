@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPResponse
 import pytest
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
-from synapse.calibration.scripted_model import SCENES, Hold, Say
+from synapse.calibration.scripted_model import SCENES, HoldText, SayText
 from synapse.config.process import SystemClock
 from tests.unit.calibration.vendors import ANTHROPIC, CHAT, VENDORS, Json, Vendor, events
 
@@ -48,19 +48,19 @@ class Client:
         self.connection.close()
 
 
-def told_by(answer: HTTPResponse) -> list[Json]:
+def events_in(answer: HTTPResponse) -> list[Json]:
     return events([answer.read()])
 
 
 @every_vendor
-def test_the_long_answer_arrives_byte_for_byte_and_is_written_down(model: ModelServer, vendor: Vendor) -> None:
+def test_the_long_answer_arrives_byte_for_byte_and_is_recorded(model: ModelServer, vendor: Vendor) -> None:
     (act,) = SCENES["long"]
-    assert isinstance(act, Say)
+    assert isinstance(act, SayText)
 
     with Client(model) as client:
-        told = told_by(client.ask(vendor, vendor.prompt("calibrate:long:1 please")))
+        events = events_in(client.ask(vendor, vendor.prompt("calibrate:long:1 please")))
 
-    assert vendor.text_in(told) == act.text
+    assert vendor.text_in(events) == act.text
     assert [entry.fact for entry in model.ledger.of("long:1")] == [Fact.ASKED, Fact.SAID]
 
 
@@ -69,9 +69,9 @@ def test_a_tool_is_called_and_its_result_ends_the_turn(model: ModelServer, vendo
     prompt = vendor.prompt("calibrate:approve:1 please")
 
     with Client(model) as client:
-        name, arguments = vendor.call_in(told_by(client.ask(vendor, prompt)))
+        name, arguments = vendor.call_in(events_in(client.ask(vendor, prompt)))
     with Client(model) as client:
-        said = vendor.text_in(told_by(client.ask(vendor, prompt, vendor.result("made"))))
+        said = vendor.text_in(events_in(client.ask(vendor, prompt, vendor.result("made"))))
 
     assert name == "Bash"
     assert "touch" in str(arguments)
@@ -83,15 +83,15 @@ def test_a_tool_is_called_and_its_result_ends_the_turn(model: ModelServer, vendo
 @every_vendor
 def test_a_held_answer_goes_on_when_it_is_released(model: ModelServer, vendor: Vendor) -> None:
     (act,) = SCENES["slow"]
-    assert isinstance(act, Hold)
+    assert isinstance(act, HoldText)
 
     with Client(model) as client:
         answer = client.ask(vendor, vendor.prompt("calibrate:slow:1 please"))
         assert model.ledger.wait_for("slow:1", Fact.HELD, seconds=PATIENCE) is not None
         model.release("slow:1")
-        told = told_by(answer)
+        events = events_in(answer)
 
-    assert vendor.text_in(told) == "".join(act.begin) + act.end
+    assert vendor.text_in(events) == "".join(act.begin) + act.end
 
 
 def test_a_cli_that_hangs_up_on_a_held_answer_is_noticed(model: ModelServer) -> None:
@@ -116,7 +116,7 @@ def test_a_limit_comes_with_the_time_to_wait(model: ModelServer, vendor: Vendor)
     assert [entry.text for entry in model.ledger.of("rate-limit:1") if entry.fact is Fact.REFUSED] == ["429"]
 
 
-def test_a_question_without_a_tool_for_it_is_written_down(model: ModelServer) -> None:
+def test_a_question_without_a_tool_for_it_is_recorded(model: ModelServer) -> None:
     with Client(model) as client:
         client.ask(ANTHROPIC, ANTHROPIC.prompt("calibrate:question:1 please")).read()
 
@@ -130,7 +130,7 @@ def test_side_requests_get_harmless_answers_and_count_as_no_turn(model: ModelSer
     with Client(model) as client:
         whole = json.loads(client.post("/v1/messages", title).read())
     with Client(model) as client:
-        streamed = told_by(client.post("/v1/messages", {**title, "stream": True, **ANTHROPIC.structured}))
+        streamed = events_in(client.post("/v1/messages", {**title, "stream": True, **ANTHROPIC.structured}))
     with Client(model) as client:
         counted = json.loads(client.post("/v1/messages/count_tokens?beta=true", title).read())
     with Client(model) as client:
@@ -144,7 +144,7 @@ def test_side_requests_get_harmless_answers_and_count_as_no_turn(model: ModelSer
     assert model.ledger.entries == []
 
 
-def test_what_is_not_there_is_not_found(model: ModelServer) -> None:
+def test_an_unknown_path_is_not_found(model: ModelServer) -> None:
     for method in ("GET", "POST"):
         with Client(model) as client:
             client.connection.request(method, "/api/event_logging")
@@ -154,14 +154,14 @@ def test_what_is_not_there_is_not_found(model: ModelServer) -> None:
         assert client.connection.getresponse().status == 200
 
 
-def test_a_packed_body_is_unpacked(model: ModelServer) -> None:
+def test_a_compressed_body_is_decompressed(model: ModelServer) -> None:
     with Client(model) as client:
-        told = told_by(client.ask(CHAT, CHAT.prompt("calibrate:one-line:1 hi"), content_encoding="gzip"))
+        events = events_in(client.ask(CHAT, CHAT.prompt("calibrate:one-line:1 hi"), content_encoding="gzip"))
 
-    assert CHAT.text_in(told) == "The answer to one line."
+    assert CHAT.text_in(events) == "The answer to one line."
 
 
-def test_it_listens_on_loopback_only_and_not_any_more_when_closed() -> None:
+def test_the_server_listens_on_loopback_only_until_it_is_closed() -> None:
     with ModelServer(Ledger(SystemClock())) as model:
         host, _, port = model.url.removeprefix("http://").partition(":")
         assert host == "127.0.0.1"

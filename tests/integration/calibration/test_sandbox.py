@@ -1,4 +1,4 @@
-"""Where a CLI is calibrated: nothing of the person's gets in, and nothing that was started gets lost."""
+"""A sandbox lets nothing of the person's in, and finds every process that it started."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_process_that_left_its_parents_is_found_by_its_home(sandbox: Sandbox) 
     assert sandbox.processes() == {}
 
 
-def test_a_command_that_does_not_end_is_told_as_that(sandbox: Sandbox) -> None:
+def test_a_command_that_does_not_end_is_reported_as_such(sandbox: Sandbox) -> None:
     ran = sandbox.synapse("send", "nobody", "hello", seconds=0.001)
 
     assert ran.code != 0
@@ -68,7 +68,7 @@ def test_a_command_that_does_not_end_is_told_as_that(sandbox: Sandbox) -> None:
     assert ran.fields == {}
 
 
-def test_without_an_agent_there_is_nobody_to_ask(sandbox: Sandbox) -> None:
+def test_without_an_agent_a_question_gets_an_empty_answer(sandbox: Sandbox) -> None:
     assert sandbox.entry() is None
     assert sandbox.address() is None
     assert sandbox.ask("/status") == {}

@@ -17,7 +17,7 @@ from synapse.core.driver import Answered, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
-from synapse.drivers.pty.adapters.adapter import Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.process import Launch
 from synapse.drivers.pty.program import RunningProgram, TerminalUsers, start_program
@@ -56,12 +56,12 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 class FakeAdapter:
-    """What a program's adapter offers; tests replace what they need."""
+    """The functions of a program's adapter; tests replace those that they need."""
 
     def __init__(self) -> None:
         self.looks: Callable[[], None] = lambda: None
         self.answers: Callable[[str, Choice], bool] = lambda _question, _choice: False
-        self.sends: Sender | None = None
+        self.sends: ApiSender | None = None
 
     def look(self) -> None:
         self.looks()
@@ -69,13 +69,13 @@ class FakeAdapter:
     async def answer(self, question_id: str, choice: Choice) -> bool:
         return self.answers(question_id, choice)
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return self.sends
 
 
 @dataclass(slots=True)
 class Stage:
-    """A driver with its program, and where its files go."""
+    """A driver with its program, and the folder of its files."""
 
     driver: PtyDriver
     program: RunningProgram
@@ -93,7 +93,7 @@ class Stage:
         await asyncio.wait_for(self.driver.wait_ready(), BOUND)
 
     async def turn(self, text: str, *more: Part) -> list[TurnEvent]:
-        """Take one turn, as the worker would."""
+        """Takes one turn, as the worker would."""
         await self.ready()
         return await self.take(text, *more)
 
@@ -121,7 +121,7 @@ def answer(events: list[TurnEvent]) -> str:
 
 
 async def until(condition: Callable[[], bool], what: str, seen: Callable[[], object] = lambda: "") -> None:
-    """Wait for a condition that no event tells of."""
+    """Waits for a condition that no event announces."""
     loop = asyncio.get_running_loop()
     end = loop.time() + BOUND
     while not condition():
@@ -137,7 +137,7 @@ async def staged(
     users: TerminalUsers | None = None,
     launch: Launch | None = None,
 ) -> AsyncGenerator[Stage, None]:
-    """Start a program with its driver, and end both."""
+    """Starts a program with its driver, and ends both."""
     clock = SystemClock()
     launch = launch or Launch(command=command, env=environment(), columns=100, rows=30)
     with tempfile.TemporaryDirectory() as folder:

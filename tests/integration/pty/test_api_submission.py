@@ -1,4 +1,4 @@
-"""Where a program has an API, messages are handed over by it: intent first, never twice, never into a dialog."""
+"""Where a program has an API, messages are sent by it: intent first, never twice, never into a dialog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 class FakeSender:
-    """An API that answers as it is told, and keeps what it was sent."""
+    """An API that answers as the test says, and keeps the messages that it gets."""
 
     def __init__(self, stage: Stage, failure: Exception | None = None) -> None:
         self.sent: list[str] = []
@@ -34,16 +34,16 @@ class FakeSender:
         return "its server took it"
 
 
-def report(told: SignalKind, text: str = "") -> SignalReport:
-    return SignalReport(kind=told, source=Source.SIGNAL, detail="its server says so", text=text)
+def report(kind: SignalKind, text: str = "") -> SignalReport:
+    return SignalReport(kind=kind, source=Source.SIGNAL, detail="its server says so", text=text)
 
 
 def silent_program() -> Profile:
-    """Nothing is to be seen of what it does."""
+    """A program that shows nothing of its work."""
     return line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
 
 
-async def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorded() -> None:
+async def test_a_message_is_sent_without_a_key_once_the_intent_is_recorded() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)
@@ -59,7 +59,7 @@ async def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorde
             assert "hello" not in stage.screen()
 
 
-async def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
+async def test_a_persons_draft_does_not_hold_a_message_to_an_api_but_a_dialog_does() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             await stage.ready()
@@ -76,7 +76,7 @@ async def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None
             assert len(sender.sent) == 1
 
 
-async def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
+async def test_a_message_that_was_certainly_not_taken_is_typed_the_next_time() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             sender = stage.adapter.sends = FakeSender(stage, NotTaken("no conversation is open"))
@@ -90,7 +90,7 @@ async def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
 
 
 async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEvent]:
-    """Follow a turn as the worker does: it leaves it where nothing can be typed now."""
+    """Follows a turn as the worker does, which closes it after Deferred."""
     seen: list[TurnEvent] = []
     async with aclosing(events):
         async for event in events:
@@ -100,7 +100,7 @@ async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEve
     return seen
 
 
-async def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further() -> None:
+async def test_a_refused_message_is_typed_also_if_the_worker_closes_the_turn() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             await stage.ready()
@@ -115,13 +115,13 @@ async def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_fur
 
 
 class SlowServer:
-    """An API that takes a message, and says of it nothing for now."""
+    """An API that takes a message, and reports nothing about it for now."""
 
     async def send(self, text: str) -> str:
         return "its server took it"
 
 
-async def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_message() -> None:
+async def test_an_empty_prompt_does_not_end_the_turn_while_the_server_has_the_message() -> None:
     async with asyncio.timeout(3 * BOUND):
         quick = line_program(times={"quiet": 0.01, "settle": 0.02, "unseen": 0.02, "person": 0.0})
         async with staged(dummy().command, quick) as stage:
@@ -179,7 +179,7 @@ async def test_a_person_may_end_the_doubt() -> None:
             following.cancel()
 
 
-async def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent() -> None:
+async def test_a_message_that_was_canceled_before_it_was_sent_is_not_sent() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)
@@ -191,7 +191,7 @@ async def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent
             assert sender.sent == []
 
 
-async def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
+async def test_a_dialog_that_opens_after_the_intent_defers_the_message() -> None:
     async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)

@@ -1,4 +1,4 @@
-"""Messages into real programs: delivered, proven, answered; or not at all, and said so."""
+"""Messages into real programs: delivered, proven, answered; or not at all, with the reason."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_a_dialog_is_waited_for_and_never_typed_into() -> None:
 
 
 async def waits_at_gate(stage: Stage, why: str) -> None:
-    """Nothing else is delivered meanwhile: the gate is shut, and says why."""
+    """Checks that nothing else is delivered meanwhile: the gate is shut, and says why."""
     waiting = asyncio.ensure_future(stage.driver.wait_ready())
     await asyncio.wait((waiting,), timeout=0.2)
     assert not waiting.done()

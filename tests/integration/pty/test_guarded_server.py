@@ -1,4 +1,4 @@
-"""A server that runs beside a CLI ends with it, and with whoever started it, whatever becomes of them."""
+"""A server that runs beside a CLI ends with it, and with the host that started it, however they end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 
 
 @pytest.mark.parametrize("manner", ["gentle", "stubborn"])
-def test_it_ends_with_its_children_when_it_is_not_wanted_any_more(tmp_path: Path, manner: str) -> None:
+def test_a_server_that_is_stopped_ends_with_its_children(tmp_path: Path, manner: str) -> None:
     server = start(tmp_path, manner)
     assert server.wait_for(tmp_path / "listening")
     assert not are_gone(tmp_path)
@@ -80,7 +80,7 @@ def test_it_ends_with_its_children_when_it_is_not_wanted_any_more(tmp_path: Path
     until(lambda: are_gone(tmp_path), "the end of all")
 
 
-def test_it_ends_when_its_host_is_killed(tmp_path: Path) -> None:
+def test_a_server_ends_when_its_host_is_killed(tmp_path: Path) -> None:
     command = (sys.executable, "-c", HOST, str(tmp_path), SERVER)
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as host:
         assert host.stdout is not None
@@ -92,7 +92,7 @@ def test_it_ends_when_its_host_is_killed(tmp_path: Path) -> None:
     until(lambda: are_gone(tmp_path), "the end of all")
 
 
-def test_one_that_ends_by_itself_leaves_nothing_of_its_group_and_is_told(tmp_path: Path) -> None:
+def test_a_server_that_ends_by_itself_ends_its_group_and_is_not_waited_for(tmp_path: Path) -> None:
     server = start(tmp_path, "short")
 
     until(
@@ -105,7 +105,7 @@ def test_one_that_ends_by_itself_leaves_nothing_of_its_group_and_is_told(tmp_pat
     server.stop()
 
 
-def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_server_whose_program_is_missing_is_not_waited_for(tmp_path: Path) -> None:
     server = GuardedServer(("/no/such/program",), {}, tmp_path)
 
     assert not server.wait_for(tmp_path / "never")

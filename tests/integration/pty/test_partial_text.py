@@ -1,4 +1,4 @@
-"""An answer is told while it grows: in the program's own words where it has an API, else as its screen shows it."""
+"""An answer is passed on while it grows: in the program's own words by its API, else as its screen shows it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ async def rest_of(turn: AsyncGenerator[TurnEvent, None]) -> tuple[list[PartialAn
     return [event for event in events if isinstance(event, PartialAnswer)], events[-1]
 
 
-async def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is_not(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+async def test_stable_text_is_passed_on_before_the_turn_ends_and_moving_text_is_not(tmp_path: Path) -> None:
+    go_on = tmp_path / "go_on"
 
     async with asyncio.timeout(BOUND):
-        async with staged(agent("slow_writer", str(told)), line_program()) as stage:
+        async with staged(agent("slow_writer", str(go_on)), line_program()) as stage:
             await stage.ready()
             async with aclosing(stage.driver.take_turn(new_turn("weather?"))) as turn:
                 said = await until_said(turn)
-                told.touch()
+                go_on.touch()
                 _, answer = await rest_of(turn)
 
         assert said == PartialAnswer("The weather in San Francisco is\ncurrently sunny with a high of", "screen")
@@ -47,7 +47,7 @@ async def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_mo
 
 
 class TellingSender:
-    """An API that takes a message, and tells what is said in that turn and in another."""
+    """An API that takes a message, and reports the text of that turn and of another."""
 
     def __init__(self, stage: Stage) -> None:
         self._driver = stage.driver
@@ -57,16 +57,16 @@ class TellingSender:
         self._driver.say(TextSoFar("another", "what nobody asked for"))
         return "its server took it"
 
-    def report(self, told: SignalKind, text: str) -> None:
+    def report(self, kind: SignalKind, text: str) -> None:
         self._driver.report(
-            SignalReport(kind=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1")
+            SignalReport(kind=kind, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1")
         )
 
     def say(self, text: str) -> None:
         self._driver.say(TextSoFar("turn-1", text))
 
 
-async def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() -> None:
+async def test_a_program_with_an_api_reports_its_own_words_of_this_turn_only() -> None:
     quiet = line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
 
     async with asyncio.timeout(BOUND):

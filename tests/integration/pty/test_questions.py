@@ -1,4 +1,4 @@
-"""What a program asks is told with its options, and answered only while it is asked, once."""
+"""A program's questions are reported with their options, and answered once, only while they are asked."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Asked:
         return [event.by for event in self.events if isinstance(event, Resumed)]
 
     def keys(self) -> bytes:
-        """What was typed while it asked."""
+        """The keys that were typed while it asked."""
         return self._log.read_bytes()
 
     def go_on(self) -> None:
@@ -78,7 +78,7 @@ class Asked:
         return self.questions[number - 1]
 
     async def answered(self) -> str:
-        """What the program shows when the turn is over."""
+        """Returns what the program shows when the turn is over."""
         assert self._rest is not None
         await asyncio.wait_for(self._rest, BOUND)
         assert isinstance(self.events[-1], Answered), self.events
@@ -112,7 +112,7 @@ async def asked(
             turn.stop()
 
 
-async def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: Path) -> None:
+async def test_a_question_is_reported_with_its_options_and_answered_by_one_key(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             question = await turn.asks()
@@ -134,7 +134,7 @@ async def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_p
             assert turn.stage.driver.view().question is None
 
 
-async def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path: Path) -> None:
+async def test_with_arrow_keys_enter_is_pressed_once_the_option_is_highlighted(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking("arrows"), by="--arrows") as turn:
             question = await turn.asks()
@@ -145,7 +145,7 @@ async def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path:
 
 
 @pytest.mark.parametrize(("choose", "by"), [("digit", ""), ("arrows", "--arrows")])
-async def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choose: str, by: str) -> None:
+async def test_free_text_goes_into_its_field(tmp_path: Path, choose: str, by: str) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(choose), by=by) as turn:
             question = await turn.asks()
@@ -155,7 +155,7 @@ async def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choo
             assert "chose: rather purple than red" in await turn.answered()
 
 
-async def test_a_person_at_the_terminal_answers_first_and_the_loser_is_told(tmp_path: Path) -> None:
+async def test_if_a_person_at_the_terminal_answers_first_the_other_answer_is_refused(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path) as turn:
             question = await turn.asks()
@@ -172,12 +172,12 @@ async def test_the_next_question_is_another_one_even_if_it_reads_the_same(tmp_pa
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "twice") as turn:
             await turn.asks()
-            turn.stage.driver.report(told("first", "twice"))
+            turn.stage.driver.report(reported("first", "twice"))
             first = await turn.asks(2)
             answering = asyncio.ensure_future(turn.stage.driver.answer(first.id, Choice(option=YES)))
-            # It reads the same, so the screen does not show that the first one was taken: only the next word tells.
+            # It reads the same, so the screen does not show that the first one was taken: only the next word shows it.
             await turn.stage.sees("chose: Yes")
-            turn.stage.driver.report(told("second", "twice"))
+            turn.stage.driver.report(reported("second", "twice"))
             second = await turn.asks(3)
 
             assert await answering == "keys"
@@ -224,17 +224,17 @@ async def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
             assert turn.keys() == b"2"
 
 
-def told(question_id: str, word: str = "ask") -> SignalReport:
+def reported(question_id: str, word: str = "ask") -> SignalReport:
     about = f"it wants\x1b[2J to\nrun {word}"
     question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
     return SignalReport(kind=SignalKind.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
 
 
-async def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:
+async def test_the_programs_report_and_its_dialog_are_one_question(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
-            turn.stage.driver.report(told("own"))
+            turn.stage.driver.report(reported("own"))
             question = await turn.asks(2)
 
             assert question.id == turn.questions[0].id
@@ -252,11 +252,11 @@ async def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is
             assert turn.resumed_by == ["signal"]
 
 
-async def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp_path: Path) -> None:
+async def test_a_number_on_the_screen_becomes_the_programs_own_option(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
-            turn.stage.driver.report(told_with_options("own"))
+            turn.stage.driver.report(reported_with_options("own"))
             question = await turn.asks(2)
             given: list[Choice] = []
 
@@ -271,33 +271,33 @@ async def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp
             assert given == [Choice(option="no")]
 
 
-async def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
+async def test_an_option_that_only_the_screen_offers_is_chosen_by_keys(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
-            turn.stage.driver.report(told_with_options("own", ("always", "Yes, always", OptionEffect.ALLOW_ALWAYS)))
+            turn.stage.driver.report(reported_with_options("own", ("always", "Yes, always", OptionEffect.ALLOW_ALWAYS)))
             question = await turn.asks(2)
 
             assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
             assert turn.keys() == b"1"
 
 
-def told_with_options(
+def reported_with_options(
     question_id: str, yes: tuple[str, str, OptionEffect] = ("yes", "Yes", OptionEffect.ALLOW)
 ) -> SignalReport:
     """A hook's report whose options have no numbers, and are others than those of the dialog."""
     key, label, effect = yes
     options = (Option(key=key, label=label, effect=effect), Option(key="no", label="No", effect=OptionEffect.DENY))
-    report = told(question_id)
+    report = reported(question_id)
     assert report.question is not None
     return replace(report, question=replace(report.question, options=options))
 
 
-async def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again(tmp_path: Path) -> None:
+async def test_after_a_native_answer_was_lost_keys_are_pressed_only_if_it_is_given_again(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(proof=0.5)) as turn:
             await turn.asks()
-            turn.stage.driver.report(told("own"))
+            turn.stage.driver.report(reported("own"))
             question = await turn.asks(2)
             ways: list[str] = []
 
@@ -319,7 +319,7 @@ async def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Pa
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path) as turn:
             await turn.asks()
-            turn.stage.driver.report(told("own"))
+            turn.stage.driver.report(reported("own"))
             question = await turn.asks(2)
 
             def take(_question: str, _choice: Choice) -> bool:
@@ -332,7 +332,7 @@ async def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Pa
             assert turn.keys() == b"1"
 
 
-async def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: Path) -> None:
+async def test_no_key_is_pressed_while_a_persons_key_is_on_its_way(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "slow", profile=asking(person=BOUND)) as turn:
             question = await turn.asks()
@@ -345,9 +345,9 @@ async def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: 
             assert "> 1" not in turn.stage.screen()
 
 
-async def test_no_key_is_pressed_where_the_dialog_has_just_gone(tmp_path: Path) -> None:
+async def test_no_key_is_pressed_once_the_dialog_is_gone(tmp_path: Path) -> None:
     async with asyncio.timeout(3 * BOUND):
-        # What is gone has to stay away for as long as nobody answers here.
+        # Until an answer comes from here, the dialog has to stay away.
         async with asked(tmp_path, profile=asking(quiet=2.0)) as turn:
             question = await turn.asks()
             turn.stage.program.type_keys(b"2")

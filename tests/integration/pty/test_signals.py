@@ -1,4 +1,4 @@
-"""A program that tells by itself what it does is believed before its screen."""
+"""A program's own reports are believed before its screen."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PAINTER = parse_profile(
 )
 
 
-def report(told: SignalKind, text: str = "", *, turn: str = "t1", reason: str = "") -> SignalReport:
-    return SignalReport(kind=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
+def report(kind: SignalKind, text: str = "", *, turn: str = "t1", reason: str = "") -> SignalReport:
+    return SignalReport(kind=kind, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
 
 
-async def told_turn(*ends: SignalReport) -> list[TurnEvent]:
-    """A turn of a program that shows nothing and tells everything."""
+async def reported_turn(*ends: SignalReport) -> list[TurnEvent]:
+    """Takes a turn of a program that shows nothing and reports everything."""
     profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
     async with staged(agent("deaf"), profile) as stage:
         stage.driver.expect(Source.SIGNAL, "nothing yet")
@@ -50,19 +50,19 @@ async def told_turn(*ends: SignalReport) -> list[TurnEvent]:
 
 
 async def test_the_answer_is_that_of_our_own_turn() -> None:
-    events = await told_turn(report(SignalKind.ANSWERED, "**all** of it\n"))
+    events = await reported_turn(report(SignalKind.ANSWERED, "**all** of it\n"))
 
     assert events[-1] == Answered(parts=(TextPart(text="**all** of it\n"),), source="signal")
     assert Submitted("signal", "its hook said so") in events
 
 
-async def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -> None:
-    events = await told_turn(report(SignalKind.FAILED, "it was interrupted", reason="interrupted"))
+async def test_a_turn_that_the_program_reports_as_interrupted_fails_with_that_reason() -> None:
+    events = await reported_turn(report(SignalKind.FAILED, "it was interrupted", reason="interrupted"))
 
     assert events[-1] == Failed("interrupted", "it was interrupted")
 
 
-async def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
+async def test_a_report_that_is_a_moment_late_is_believed_before_the_screen() -> None:
     async with staged(dummy().command, dummy()) as stage:
         stage.adapter.looks = lambda: stage.driver.report(report(SignalKind.ANSWERED, "exactly this"))
         events = await stage.turn("hello")
@@ -70,7 +70,7 @@ async def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> No
         assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")
 
 
-async def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_answers() -> None:
+async def test_without_a_report_the_source_is_degraded_and_the_screen_gives_the_answer() -> None:
     async with staged(dummy().command, dummy()) as stage:
         stage.driver.expect(Source.SIGNAL, "nothing yet")
         events = await stage.turn("hello")
@@ -81,7 +81,7 @@ async def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_a
         assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
 
 
-async def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_shows_nothing() -> None:
+async def test_a_slow_program_that_has_reported_the_turn_is_not_done_while_its_screen_shows_nothing() -> None:
     """The prompt is back at once, and nothing stands below the message: as OpenCode on a busy machine."""
     looks = 0
 

@@ -1,4 +1,4 @@
-"""Ctrl-Z at a program that nobody can give the shell back for, or that goes on: messages are not kept away by it."""
+"""Ctrl-Z at a program that has no shell behind it, or that goes on, does not keep messages away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.pty.terminals import Stage, answer, line_program, staged,
 
 pytestmark = pytest.mark.integration
 
-# A line that the program has not read yet would be lost with Ctrl-Z, so it tells when it has one.
+# A line that the program has not read yet would be lost with Ctrl-Z, so it reports when it has one.
 SILENT = """
 import pathlib, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -38,13 +38,13 @@ input('> ')
 
 
 async def press(stage: Stage, keys: bytes) -> None:
-    """Type as a person who is attached, and wait until the terminal has the keys."""
+    """Types as a person who is attached, and waits until the terminal has the keys."""
     before = stage.program.pump.last_key
     stage.program.type_keys(keys)
     await until(lambda: stage.program.pump.last_key > before, "the keys are typed")
 
 
-async def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed() -> None:
+async def test_a_half_typed_line_is_dropped_and_the_next_message_is_typed() -> None:
     async with staged(
         (sys.executable, "-P", "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})
     ) as stage:
@@ -55,7 +55,7 @@ async def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed()
         assert "half a line" not in stage.screen()
 
 
-async def test_what_was_echoed_while_it_works_does_not_hide_the_next_prompt(tmp_path: Path) -> None:
+async def test_a_ctrl_z_that_is_echoed_during_work_does_not_hide_the_next_prompt(tmp_path: Path) -> None:
     read = tmp_path / "read"
     async with staged((sys.executable, "-c", SILENT, str(read)), line_program()) as stage:
         await stage.ready()

@@ -28,11 +28,11 @@ def launch_of(command: tuple[str, ...], **more: Any) -> Launch:
     return Launch(command=command, env=environment({"GIVEN": "yes"}), columns=91, rows=17, **more)
 
 
-async def facts_told(launch: Launch) -> Mapping[str, object]:
+async def facts_of(launch: Launch) -> Mapping[str, object]:
     async with staged(launch.command, line_program(), launch=launch) as stage:
         await stage.sees("}")
-        told: Mapping[str, object] = eval(stage.screen().replace("\n", ""), {}, {})
-        return told
+        facts: Mapping[str, object] = eval(stage.screen().replace("\n", ""), {}, {})
+        return facts
 
 
 async def test_a_program_leads_a_session_on_its_own_terminal_with_default_signals_and_no_file_of_ours() -> None:
@@ -40,7 +40,7 @@ async def test_a_program_leads_a_session_on_its_own_terminal_with_default_signal
     os.set_inheritable(extra, True)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        facts = await facts_told(launch_of(agent("teller")))
+        facts = await facts_of(launch_of(agent("teller")))
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         os.close(extra)
@@ -59,7 +59,7 @@ async def test_a_program_leads_a_session_on_its_own_terminal_with_default_signal
 async def test_a_program_that_a_person_sees_is_a_job_in_the_foreground_of_its_session() -> None:
     terminal, person_side = os.openpty()
     try:
-        facts = await facts_told(launch_of(agent("teller"), person_terminal=person_side))
+        facts = await facts_of(launch_of(agent("teller"), person_terminal=person_side))
     finally:
         os.close(terminal)
         os.close(person_side)
@@ -87,7 +87,7 @@ def test_a_program_is_started_from_any_thread() -> None:
     assert statuses == [0] * 8
 
 
-def test_a_missing_program_is_told_with_the_way_to_install_it() -> None:
+def test_the_error_for_a_missing_program_says_how_to_install_it() -> None:
     with pytest.raises(CommandMissing, match="no-such-program") as caught:
         spawn(Launch(command=("no-such-program",), env=environment(), install_hint="npm install it"))
 
@@ -95,7 +95,7 @@ def test_a_missing_program_is_told_with_the_way_to_install_it() -> None:
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
-def test_a_file_that_cannot_be_run_is_told(tmp_path: Path, *, is_seen: bool) -> None:
+def test_a_file_that_cannot_be_run_is_an_error(tmp_path: Path, *, is_seen: bool) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fELF but not really")
     broken.chmod(0o755)
@@ -128,13 +128,13 @@ async def test_the_exit_status_is_passed_on_as_a_shell_would(script: str, status
         os.close(person_side)
 
 
-async def test_what_a_program_prints_right_before_its_end_is_not_lost() -> None:
+async def test_output_right_before_the_programs_end_is_not_lost() -> None:
     async with staged(("sh", "-c", "printf 'last words'"), line_program()) as stage:
         await asyncio.wait_for(stage.program.exited, BOUND)
         await stage.sees("last words")
 
 
-async def test_the_end_is_told_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_is_reported_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pty_program, "_DRAIN_SECONDS", 3 * BOUND)
 
     async with staged(("sh", "-c", "trap '' HUP; sleep 30 & exit 4"), line_program()) as stage:
@@ -219,7 +219,7 @@ async def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else()
 
     users = TerminalUsers(person=PersonStreams(source, sink))
     async with staged(agent("flooder", "5"), line_program(), users=users) as stage:
-        # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
+        # Without a reader the pipe fills and the pump waits in it. The loop and the driver live on.
         await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")
         await asyncio.sleep(0.1)  # longer than the profile's quiet time
         assert stage.driver.view().state == "starting"

@@ -46,7 +46,7 @@ async def test_a_database_shell_answers_at_its_prompt(tmp_path: Path) -> None:
         assert answer(await stage.turn("values (1), (21), (3);")) == "1\n21\n3"
 
 
-async def test_a_program_that_says_nothing_to_the_same_words_has_no_answer_the_second_time() -> None:
+async def test_a_repeated_message_without_output_has_no_answer_the_second_time() -> None:
     tells_once = """printf '> '; while read -r line; do [ "$told" ] || echo news; told=yes; printf '> '; done"""
     profile = parse_profile(
         {

@@ -1,4 +1,4 @@
-"""Whoever cannot attach is told why, in words."""
+"""`synapse attach` says in words why it cannot attach."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def person() -> Iterator[PersonTerminal]:
     os.close(sink)
 
 
-def refusal(place: Path, person: PersonTerminal, patience: float = 10.0) -> str:
+def refusal(place: Path, person: PersonTerminal, timeout: float = 10.0) -> str:
     with pytest.raises(AgentFailed) as refused:
-        attach(str(place), AttachOptions(), person, timeout=patience)
+        attach(str(place), AttachOptions(), person, timeout=timeout)
     return str(refused.value)
 
 
@@ -45,7 +45,7 @@ def listener(place: Path) -> socket.socket:
     return listening
 
 
-def test_nobody_is_there(place: Path, person: PersonTerminal) -> None:
+def test_no_host_listens_at_the_socket(place: Path, person: PersonTerminal) -> None:
     assert refusal(place, person) == f"no agent answers at {place}: No such file or directory"
 
 
@@ -59,7 +59,7 @@ def test_the_host_says_nothing(place: Path, person: PersonTerminal) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"SSH-2.0-x\r\n"])
-def test_what_listens_is_no_host(place: Path, person: PersonTerminal, said: bytes) -> None:
+def test_the_server_at_the_socket_is_no_host(place: Path, person: PersonTerminal, said: bytes) -> None:
     with closing(listener(place)) as listening:
 
         def answer() -> None:

@@ -1,4 +1,4 @@
-"""The words of an attach connection: what is encoded is decoded again, and nonsense is nothing."""
+"""The frames of an attach connection: decoding undoes encoding, and unknown frames are ignored."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from synapse.attach.frames import (
 @pytest.mark.parametrize(
     "frame", [Hello(80, 24), Hello(80, 24, types=False), Hello(80, 24, take=True), Resize(120, 40), Take()]
 )
-def test_what_a_viewer_says_is_understood(frame: ToHost) -> None:
+def test_frames_of_a_viewer_are_decoded(frame: ToHost) -> None:
     assert decode_to_host(encode(frame)) == frame
 
 
 @pytest.mark.parametrize("frame", [Role(types=True), Role(types=False), Size(80, 24), Exited(3)])
-def test_what_a_host_says_is_understood(frame: ToViewer) -> None:
+def test_frames_of_a_host_are_decoded(frame: ToViewer) -> None:
     assert decode_to_viewer(encode(frame)) == frame
 
 
@@ -44,6 +44,6 @@ def test_what_a_host_says_is_understood(frame: ToViewer) -> None:
         '{"type": "later"}',
     ],
 )
-def test_what_is_not_understood_is_nothing(text: str) -> None:
+def test_unknown_frames_are_ignored(text: str) -> None:
     assert decode_to_host(text) is None
     assert decode_to_viewer(text) is None

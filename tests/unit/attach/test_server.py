@@ -1,4 +1,4 @@
-"""Those who look at an agent: who types, and what happens when the program does not read."""
+"""The viewers of an agent: which of them types, and what happens when the program does not read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FakeTerminal:
         begin(b"picture of %d columns" % self.size[0])
 
     def unwatch(self, viewer: Callable[[bytes], None]) -> None:
-        """Nothing was kept."""
+        """Does nothing: no viewer was kept."""
 
     def type_keys(self, data: bytes) -> None:
         self.typed.put_nowait(data)
@@ -41,17 +41,17 @@ class FakeChannel:
 
     def __init__(self) -> None:
         self.to_host: asyncio.Queue[bytes | str | None] = asyncio.Queue()
-        self.heard: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+        self.received: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self.roles: asyncio.Queue[bool] = asyncio.Queue()
         self.shown = b""
         self.was_shown = asyncio.Event()
 
     async def accept(self) -> None:
-        """The test knows."""
+        """Does nothing: the test knows."""
 
     async def receive(self) -> bytes | str | None:
         said = await self.to_host.get()
-        self.heard.put_nowait(said)
+        self.received.put_nowait(said)
         return said
 
     async def send(self, data: bytes | str) -> None:
@@ -62,13 +62,13 @@ class FakeChannel:
             self.was_shown.set()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 async def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() -> None:
     async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
-        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        served = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         for said in (encode(Hello(80, 24)), b"a", b"b"):
             channel.to_host.put_nowait(said)
         assert await terminal.typed.get() == b"a"
@@ -77,7 +77,7 @@ async def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_rea
         terminal.takes_keys = False
         for said in (b"c", b"d"):
             channel.to_host.put_nowait(said)
-        while await channel.heard.get() != b"c":
+        while await channel.received.get() != b"c":
             pass
         assert terminal.typed.empty()
         assert channel.to_host.qsize() == 1
@@ -86,13 +86,13 @@ async def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_rea
         assert await terminal.typed.get() == b"c"
         assert await terminal.typed.get() == b"d"
         channel.to_host.put_nowait(None)
-        await visit
+        await served
 
 
 async def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
     async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
-        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        served = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         await channel.was_shown.wait()
         channel.was_shown.clear()
         channel.to_host.put_nowait(encode(Hello(60, 20)))
@@ -100,32 +100,32 @@ async def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
 
         assert channel.shown.endswith(b"picture of 60 columns")
         channel.to_host.put_nowait(None)
-        await visit
+        await served
 
 
-async def test_one_who_only_looks_never_gets_the_keyboard() -> None:
+async def test_a_viewer_who_only_looks_never_gets_the_keyboard() -> None:
     async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
-        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        served = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         for said in (encode(Hello(80, 24, types=False, take=True)), encode(Take()), b"x", None):
             channel.to_host.put_nowait(said)
-        await visit
+        await served
 
         assert terminal.typed.empty()
 
 
-async def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_over() -> None:
+async def test_the_person_of_a_foreground_agent_keeps_the_keyboard_until_a_viewer_takes_it() -> None:
     async with asyncio.timeout(20):
         channel = FakeChannel()
         server = AttachServer(FakeTerminal(has_person=True))
-        visit = asyncio.ensure_future(server(channel, Caller(via_socket=True)))
+        served = asyncio.ensure_future(server(channel, Caller(via_socket=True)))
 
         channel.to_host.put_nowait(encode(Hello(80, 24)))
         assert await channel.roles.get() is False
         channel.to_host.put_nowait(encode(Take()))
         assert await channel.roles.get() is True
         channel.to_host.put_nowait(None)
-        await visit
+        await served
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ async def test_a_viewer_that_falls_behind_keeps_nothing_until_it_begins_anew() -
     assert not viewer.is_behind
 
 
-async def test_after_the_end_what_waits_comes_and_then_nothing() -> None:
+async def test_after_the_end_the_buffered_bytes_come_and_then_none() -> None:
     viewer = Viewer()
     viewer.receive(b"last words")
     viewer.end()

@@ -21,9 +21,9 @@ def filled(name: str) -> Recipe:
 
 
 def test_every_profile_with_signals_has_a_recipe() -> None:
-    heard = [name for name in profile_names() if load_profile(name).signals.adapter]
+    with_signals = [name for name in profile_names() if load_profile(name).signals.adapter]
 
-    assert recipe_names() == sorted(heard)
+    assert recipe_names() == sorted(with_signals)
 
 
 @every_recipe
@@ -42,7 +42,7 @@ def test_the_files_of_a_recipe_are_what_their_names_say(name: str) -> None:
 
 
 @every_recipe
-def test_nobody_is_told_of_the_run(name: str) -> None:
+def test_a_recipe_switches_telemetry_and_updates_off(name: str) -> None:
     recipe = filled(name)
     said = " ".join([*recipe.env, *recipe.env.values(), *recipe.files.values()]).lower()
 
@@ -59,7 +59,7 @@ def test_settings_are_watched_also_among_the_files_that_a_cli_writes() -> None:
     assert recipe.is_watched(".bashrc")
 
 
-def test_what_a_cli_does_at_a_limit_is_part_of_its_recipe() -> None:
+def test_the_reaction_of_a_cli_to_a_limit_is_part_of_its_recipe() -> None:
     assert load_recipe("claude").when_limited is WhenLimited.FAILS
     assert load_recipe("gemini").when_limited is WhenLimited.ASKS
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, Say, Use, act_for, call_for
+from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, SayText, Use, act_for, call_for
 
 
 def test_the_first_act_is_for_the_prompt_and_the_last_one_stays() -> None:
     assert isinstance(act_for(SCENES, "approve", 0), CallTool)
-    assert isinstance(act_for(SCENES, "approve", 1), Say)
+    assert isinstance(act_for(SCENES, "approve", 1), SayText)
     assert act_for(SCENES, "approve", 9) == act_for(SCENES, "approve", 1)
 
 
@@ -20,14 +20,14 @@ def test_an_unknown_scene_is_a_plain_answer() -> None:
 def test_the_long_answer_has_what_terminals_and_markdown_change() -> None:
     (act,) = SCENES["long"]
 
-    assert isinstance(act, Say)
+    assert isinstance(act, SayText)
     assert len(act.text.encode()) > 16_000
     assert len(act.pieces) > 50
     for special in ("FAKE-ECHO[34]", "```python", "日本語", "**bold**", "\\backslash", "<tag"):
         assert special in act.text
 
 
-def test_every_error_is_one_that_all_vendors_have_words_for() -> None:
+def test_every_error_is_one_that_all_vendor_apis_can_express() -> None:
     statuses = {act.status for scene in SCENES.values() for act in scene if isinstance(act, Refuse)}
 
     assert statuses <= {400, 429, 500}
@@ -73,7 +73,7 @@ def test_codex_is_asked_to_leave_its_sandbox_so_that_it_asks_a_person() -> None:
         ("request_user_input", {"questions"}),
     ],
 )
-def test_a_question_names_what_is_asked_and_both_colours(name: str, offered: set[str]) -> None:
+def test_a_question_has_its_text_and_both_colours(name: str, offered: set[str]) -> None:
     call = call_for(CallTool(Use.ASK), ModelRequest(tools={name: frozenset(offered)}))
 
     assert call is not None

@@ -1,4 +1,4 @@
-"""The kinds of terminals, and how one's own is known."""
+"""The kinds of terminals, and how the person's own is recognised."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_there_are_twelve_kinds_and_half_of_them_hold_every_pair() -> None:
     assert pairs(PAIRWISE) == pairs(EVERY_KIND)
 
 
-def test_a_kind_tells_a_program_and_a_host_what_it_is() -> None:
+def test_a_kind_sets_the_variables_of_a_program_and_its_host() -> None:
     (light, *_) = EVERY_KIND
 
     assert light.env == {
@@ -54,7 +54,7 @@ def test_a_kind_tells_a_program_and_a_host_what_it_is() -> None:
     ("answer", "theme"),
     [(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62c", Theme.LIGHT), (b"\x1b[?62c", Theme.NONE)],
 )
-def test_ones_own_terminal_is_asked(answer: bytes, theme: Theme) -> None:
+def test_the_persons_own_terminal_is_asked(answer: bytes, theme: Theme) -> None:
     """On a terminal of 113 columns that answers so; what it answers is not left for the shell to read."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -75,7 +75,7 @@ def test_ones_own_terminal_is_asked(answer: bytes, theme: Theme) -> None:
     assert said.decode().splitlines()[-1].endswith(f" screen-256color False 113x28 {theme.value}")
 
 
-def test_without_a_terminal_it_is_the_usual_one() -> None:
+def test_without_a_terminal_the_default_kind_is_used() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ASK],
         stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from synapse.calibration.model_server import Fact, Ledger
-from synapse.calibration.trial import Finding, Verdict, compared, delay_between, median_delay, wrong
+from synapse.calibration.trial import Finding, FindingVerdict, compared, delay_between, median_delay, wrong
 from tests.fakes.clock import FakeClock
 
 
@@ -16,7 +16,7 @@ def test_what_differs_is_wrong() -> None:
 
 
 def test_what_a_cli_does_not_offer_is_not_wrong() -> None:
-    finding = Finding(row="question", event="waiting", expected="-", seen="no tool", verdict=Verdict.NOT_OFFERED)
+    finding = Finding(row="question", event="waiting", expected="-", seen="no tool", verdict=FindingVerdict.NOT_OFFERED)
 
     assert wrong([finding]) == []
 

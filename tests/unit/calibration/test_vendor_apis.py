@@ -26,7 +26,7 @@ def test_the_newest_prompt_says_which_scene_is_played(vendor: Vendor) -> None:
 
 
 @every_vendor
-def test_what_a_cli_adds_in_tags_is_not_the_prompt(vendor: Vendor) -> None:
+def test_text_that_a_cli_adds_in_tags_is_not_the_prompt(vendor: Vendor) -> None:
     asked = read(vendor, vendor.prompt("calibrate:long:1 please"), vendor.prompt("<reminder>be brief</reminder>"))
 
     assert asked.marker == ("long", "1")
@@ -68,7 +68,7 @@ def test_a_suggestion_after_the_turn_is_a_side_request(vendor: Vendor) -> None:
 
 
 @every_vendor
-def test_strange_bodies_are_read_as_nothing(vendor: Vendor) -> None:
+def test_bodies_of_another_shape_are_read_as_empty(vendor: Vendor) -> None:
     for body in ({}, {"messages": 5}, {"input": None}, {"contents": ["x"]}, {"tools": {"a": 1}}):
         assert vendor.api.read(body, vendor.path).marker == ("", "")
 
@@ -91,17 +91,17 @@ def test_a_tool_call_arrives_with_its_arguments(vendor: Vendor) -> None:
 
 
 @every_vendor
-def test_a_text_can_be_had_in_one_piece(vendor: Vendor) -> None:
+def test_a_text_can_be_answered_in_one_piece(vendor: Vendor) -> None:
     assert vendor.whole_text(vendor.api.whole(read(vendor, vendor.prompt("x")), "a title", 7)) == "a title"
 
 
 @every_vendor
 @pytest.mark.parametrize("status", [400, 429, 500])
-def test_errors_are_said_in_the_vendors_words(vendor: Vendor, status: int) -> None:
+def test_errors_are_encoded_as_the_vendor_does(vendor: Vendor, status: int) -> None:
     assert vendor.api.refuse(Refuse(status, "too bad", retry_after=9))["error"]["message"] == "too bad"
 
 
-def test_a_limit_says_when_it_ends_where_the_vendor_has_words_for_it() -> None:
+def test_a_limit_says_when_it_ends_where_the_vendors_api_can_express_it() -> None:
     limit = Refuse(429, "too many", retry_after=60)
 
     assert RESPONSES.api.refuse(limit)["error"]["resets_in_seconds"] == 60
@@ -114,7 +114,7 @@ def test_a_freeform_tool_of_responses_gets_text_instead_of_arguments() -> None:
     tools = [{"type": "custom", "name": "apply_patch"}]
     asked = RESPONSES.api.read({"input": "hello", "stream": True, "tools": tools}, "/v1/responses")
 
-    told = events(list(RESPONSES.api.call(asked, ToolCall(name="apply_patch", arguments={"input": "***"}), 1)))
+    streamed = events(list(RESPONSES.api.call(asked, ToolCall(name="apply_patch", arguments={"input": "***"}), 1)))
 
-    assert told[-1]["response"]["output"][0]["input"] == "***"
+    assert streamed[-1]["response"]["output"][0]["input"] == "***"
     assert asked.said == ("hello",)

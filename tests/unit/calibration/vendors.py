@@ -16,7 +16,7 @@ SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}
 
 @dataclass(frozen=True)
 class Vendor:
-    """One API, from the CLI's side. A message is a person's text, or what a tool answered."""
+    """One API, from the CLI's side. A message is a person's text, or the result of a tool."""
 
     name: str
     api: VendorApi
@@ -31,34 +31,34 @@ class Vendor:
 
 
 def events(frames: list[bytes]) -> list[Json]:
-    """The JSON of each event of a stream."""
-    told = EventDecoder().receive(b"".join(frames))
-    return [json.loads(event.data) for event in told if event.data != "[DONE]"]
+    """Returns the JSON of each event of a stream."""
+    streamed = EventDecoder().receive(b"".join(frames))
+    return [json.loads(event.data) for event in streamed if event.data != "[DONE]"]
 
 
-def _anthropic_call(told: list[Json]) -> tuple[str, Json]:
-    block = next(event["content_block"] for event in told if event["type"] == "content_block_start")
-    parts = [event["delta"]["partial_json"] for event in told if event["type"] == "content_block_delta"]
+def _anthropic_call(streamed: list[Json]) -> tuple[str, Json]:
+    block = next(event["content_block"] for event in streamed if event["type"] == "content_block_start")
+    parts = [event["delta"]["partial_json"] for event in streamed if event["type"] == "content_block_delta"]
     return block["name"], json.loads("".join(parts))
 
 
-def _responses_call(told: list[Json]) -> tuple[str, Json]:
-    item = told[-1]["response"]["output"][0]
+def _responses_call(streamed: list[Json]) -> tuple[str, Json]:
+    item = streamed[-1]["response"]["output"][0]
     return item["name"], json.loads(item["arguments"])
 
 
-def _chat_call(told: list[Json]) -> tuple[str, Json]:
-    function = told[0]["choices"][0]["delta"]["tool_calls"][0]["function"]
+def _chat_call(streamed: list[Json]) -> tuple[str, Json]:
+    function = streamed[0]["choices"][0]["delta"]["tool_calls"][0]["function"]
     return function["name"], json.loads(function["arguments"])
 
 
-def _gemini_part(told: Json) -> Json:
-    part: Json = told["candidates"][0]["content"]["parts"][0]
+def _gemini_part(event: Json) -> Json:
+    part: Json = event["candidates"][0]["content"]["parts"][0]
     return part
 
 
-def _gemini_call(told: list[Json]) -> tuple[str, Json]:
-    call = _gemini_part(told[-1])["functionCall"]
+def _gemini_call(streamed: list[Json]) -> tuple[str, Json]:
+    call = _gemini_part(streamed[-1])["functionCall"]
     return call["name"], call["args"]
 
 
@@ -75,7 +75,9 @@ ANTHROPIC = Vendor(
         "tools": [{"name": "Bash", "input_schema": SCHEMA}],
     },
     structured={"output_config": {"format": {"type": "json_schema"}}},
-    text_in=lambda told: "".join(event["delta"]["text"] for event in told if event["type"] == "content_block_delta"),
+    text_in=lambda streamed: "".join(
+        event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta"
+    ),
     call_in=_anthropic_call,
     whole_text=lambda body: body["content"][0]["text"],
 )
@@ -92,7 +94,7 @@ RESPONSES = Vendor(
         "tools": [{"type": "function", "name": "Bash", "parameters": SCHEMA}],
     },
     structured={"text": {"format": {"type": "json_schema"}}},
-    text_in=lambda told: told[-1]["response"]["output"][0]["content"][0]["text"],
+    text_in=lambda streamed: streamed[-1]["response"]["output"][0]["content"][0]["text"],
     call_in=_responses_call,
     whole_text=lambda body: body["output"][0]["content"][0]["text"],
 )
@@ -109,7 +111,7 @@ CHAT = Vendor(
         "tools": [{"type": "function", "function": {"name": "Bash", "parameters": SCHEMA}}],
     },
     structured={"response_format": {"type": "json_schema"}},
-    text_in=lambda told: "".join(event["choices"][0]["delta"].get("content") or "" for event in told),
+    text_in=lambda streamed: "".join(event["choices"][0]["delta"].get("content") or "" for event in streamed),
     call_in=_chat_call,
     whole_text=lambda body: body["choices"][0]["message"]["content"],
 )
@@ -124,7 +126,7 @@ GEMINI = Vendor(
         "tools": [{"functionDeclarations": [{"name": "Bash", "parametersJsonSchema": SCHEMA}]}],
     },
     structured={"generationConfig": {"responseMimeType": "application/json"}},
-    text_in=lambda told: "".join(_gemini_part(event)["text"] for event in told),
+    text_in=lambda streamed: "".join(_gemini_part(event)["text"] for event in streamed),
     call_in=_gemini_call,
     whole_text=lambda body: _gemini_part(body)["text"],
 )

@@ -10,7 +10,7 @@ import pytest
 from synapse.calibration.checks import ROWS
 from synapse.calibration.run import CalibrationPlan
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
-from synapse.calibration.trial import Finding, Verdict, compared
+from synapse.calibration.trial import Finding, FindingVerdict, compared
 from synapse.cli import calibrate as verb
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from synapse.core.errors import AgentFailed
@@ -18,7 +18,7 @@ from tests.unit.cli.conftest import Cli
 
 RIGHT = compared("long", "answered", "completed", "completed", source="signal", delay=timedelta(milliseconds=40))
 WRONG = compared("deny", "tool", "has not run", "has run")
-NOT_OFFERED = Finding(row="question", event="waiting", expected="-", seen="no tool", verdict=Verdict.NOT_OFFERED)
+NOT_OFFERED = Finding(row="question", event="waiting", expected="-", seen="no tool", verdict=FindingVerdict.NOT_OFFERED)
 
 
 @pytest.fixture

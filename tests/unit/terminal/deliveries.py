@@ -31,7 +31,7 @@ def entered_delivery(profile: Profile, ready: Picture, with_text: Picture, now: 
 
 
 def lasting(delivery: Delivery, look: Look, now: float) -> tuple[Step, ...]:
-    """The same look now and when the delivery next wants one."""
+    """Shows the delivery one look now, and again when it next wants one."""
     first = delivery.advance(look, now)
     if first or delivery.deadline is None:
         return first

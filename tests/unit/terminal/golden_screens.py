@@ -17,12 +17,12 @@ FIRM_LINES = {"claude/ready_suggestion": "\u276f r"}
 
 
 def names() -> list[str]:
-    """Return every golden screen as `cli/name`; other golden files stand beside the CLIs' folders."""
+    """Returns every golden screen as `cli/name`; other golden files stand beside the CLIs' folders."""
     return sorted(f"{cli}/{path.stem}" for cli in bundled_names() for path in (FOLDER / cli).glob("*.txt"))
 
 
 def picture(name: str) -> Picture:
-    """Return the screen as a picture."""
+    """Returns the screen as a picture."""
     lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").split("\n")
     fields: dict[str, str] = {}
     while (field := _FIELD.fullmatch(lines[0])) is not None:

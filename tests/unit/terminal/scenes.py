@@ -61,7 +61,7 @@ def quiet_profile(**more: object) -> Profile:
 
 
 def screen_of(*lines: str, cursor: tuple[int, int] | None = None, **more: Any) -> Picture:
-    """A picture; the cursor stands behind the last line unless told otherwise."""
+    """A picture; by default the cursor stands behind the last line."""
     at = cursor or (len(lines) - 1, len(lines[-1]))
     rows = tuple(line.rstrip() for line in lines) + ("",) * (ROWS - len(lines))
     seen = Picture(lines=rows, cursor=at, columns=COLUMNS, rows=ROWS)
@@ -92,5 +92,5 @@ def dialog_page(*above: str) -> Picture:
 
 
 def look_at(picture: Picture | None, state: str = READY, **more: Any) -> Look:
-    """A look at a calm moment: long quiet, nobody at the keys."""
+    """A look at a calm moment: no output and no key for long."""
     return replace(Look(picture=picture, state=state, quiet_for=60.0), **more)

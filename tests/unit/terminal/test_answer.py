@@ -86,7 +86,7 @@ def test_when_the_message_has_scrolled_away_all_that_is_left_is_the_answer() -> 
 
 
 def test_when_another_message_is_there_and_ours_is_not_there_is_no_answer() -> None:
-    assert answer_text(["▸ somebody else", "● for them", *BOX], TEXT, page_profile()) == ""
+    assert answer_text(["▸ another person", "● for them", *BOX], TEXT, page_profile()) == ""
     assert answer_text(["$ nothing of ours"], TEXT, quiet_profile()) == ""
 
 

@@ -273,7 +273,7 @@ class TestProof:
     def test_a_signal_before_anything_was_typed_means_nothing(self) -> None:
         delivery = Delivery(TEXT, page_profile())
 
-        assert delivery.signalled("hook", "somebody else's prompt", 0.0) == ()
+        assert delivery.signalled("hook", "another person's prompt", 0.0) == ()
         assert delivery.phase is Phase.GATED
 
     def test_a_program_that_ends_after_enter_leaves_doubt(self) -> None:

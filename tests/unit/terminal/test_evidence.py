@@ -116,9 +116,9 @@ def test_claims_are_listed_with_the_most_trusted_first() -> None:
     evidence.look(page(title="◐ busy"), quiet_for=9.0, now=1.0)
     evidence.report(Source.SIGNAL, WORKING, "PreToolUse", 2.0)
 
-    told = [(claim.source, claim.state) for claim in evidence.claims]
+    claims = [(claim.source, claim.state) for claim in evidence.claims]
 
-    assert told == [
+    assert claims == [
         (Source.SIGNAL, WORKING),
         (Source.DIALOG, ""),
         (Source.TITLE, WORKING),
@@ -158,7 +158,7 @@ def test_a_profile_may_have_marks_of_work_and_no_prompt_rule() -> None:
     assert evidence.look(screen_of("done"), quiet_for=9.0, now=2.0).state == READY
 
 
-def told(source: Source, state: str, at: float) -> Evidence:
+def reported(source: Source, state: str, at: float) -> Evidence:
     """What is known after the program itself said something, when its screen showed an empty prompt."""
     evidence = Evidence(page_profile(), 0.0)
     evidence.look(page(), quiet_for=9.0, now=1.0)
@@ -168,7 +168,7 @@ def told(source: Source, state: str, at: float) -> Evidence:
 
 @pytest.mark.parametrize("source", [Source.SIGNAL, Source.TRANSCRIPT])
 def test_a_report_of_the_program_wins_over_its_screen(source: Source) -> None:
-    evidence = told(source, WORKING, 2.0)
+    evidence = reported(source, WORKING, 2.0)
 
     evidence.look(page(), quiet_for=9.0, now=60.0)
 
@@ -176,7 +176,7 @@ def test_a_report_of_the_program_wins_over_its_screen(source: Source) -> None:
 
 
 def test_of_signal_and_transcript_the_later_report_counts() -> None:
-    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence = reported(Source.SIGNAL, WORKING, 2.0)
 
     evidence.report(Source.TRANSCRIPT, READY, "interrupted", 3.0)
     assert (evidence.verdict.state, evidence.verdict.source) == (READY, Source.TRANSCRIPT)
@@ -186,7 +186,7 @@ def test_of_signal_and_transcript_the_later_report_counts() -> None:
 
 
 def test_a_signal_of_work_is_outdated_by_a_prompt_that_came_back_later_and_stays() -> None:
-    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence = reported(Source.SIGNAL, WORKING, 2.0)
     evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
 
     evidence.look(page(), quiet_for=9.0, now=5.0)
@@ -197,7 +197,7 @@ def test_a_signal_of_work_is_outdated_by_a_prompt_that_came_back_later_and_stays
 
 
 def test_a_signal_that_is_repeated_is_fresh_again() -> None:
-    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence = reported(Source.SIGNAL, WORKING, 2.0)
     evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
     evidence.look(page(), quiet_for=9.0, now=5.0)
 
@@ -217,7 +217,7 @@ def test_a_signal_that_is_repeated_is_fresh_again() -> None:
     ],
 )
 def test_work_and_dialogs_that_are_seen_later_count_at_once(said: str, picture: Picture, state: str) -> None:
-    evidence = told(Source.SIGNAL, said, 2.0)
+    evidence = reported(Source.SIGNAL, said, 2.0)
 
     evidence.look(picture, quiet_for=9.0, now=3.0)
 
@@ -225,7 +225,7 @@ def test_work_and_dialogs_that_are_seen_later_count_at_once(said: str, picture: 
 
 
 def test_a_signal_that_it_waits_lasts_until_it_is_seen_to_go_on() -> None:
-    evidence = told(Source.SIGNAL, WAITING, 2.0)
+    evidence = reported(Source.SIGNAL, WAITING, 2.0)
 
     evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
     assert evidence.verdict.state == WAITING
@@ -235,7 +235,7 @@ def test_a_signal_that_it_waits_lasts_until_it_is_seen_to_go_on() -> None:
 
 
 def test_the_end_of_the_process_wins_over_every_report() -> None:
-    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence = reported(Source.SIGNAL, WORKING, 2.0)
 
     evidence.exited("it ended", 3.0)
 

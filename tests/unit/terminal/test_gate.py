@@ -172,7 +172,7 @@ class TestGate:
 
 
 class TestSending:
-    """What is handed over without keys."""
+    """Messages that are sent by an API, without keys."""
 
     @pytest.mark.parametrize(
         ("look", "why"),

@@ -173,7 +173,7 @@ def test_a_key_is_a_press(keys: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "report",
     [
         b"\x1b[?1;2c",
         b"\x1b[24;80R",
@@ -183,6 +183,6 @@ def test_a_key_is_a_press(keys: bytes) -> None:
         b"\x1b[?",
     ],
 )
-def test_a_report_of_the_terminal_is_no_key_press(told: bytes) -> None:
-    assert not PersonDraft().typed(told)
-    assert not PersonDraft().typed(told, KERNEL)
+def test_a_report_of_the_terminal_is_no_key_press(report: bytes) -> None:
+    assert not PersonDraft().typed(report)
+    assert not PersonDraft().typed(report, KERNEL)

@@ -45,7 +45,7 @@ class PersonAtPrompt:
         self.now = 0.0
 
     def types(self, *chunks: bytes | str) -> None:
-        """Type, and let the screen show what came of it before the next chunk."""
+        """Types, and lets the screen show the result before the next chunk."""
         for chunk in chunks:
             data = chunk.encode() if isinstance(chunk, str) else chunk
             self.do(self.mentions.typed(data, lambda: self.shown, self.now))

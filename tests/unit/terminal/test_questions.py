@@ -270,7 +270,7 @@ def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
 
 
 def own_options(*options: tuple[str, str, OptionEffect]) -> Question:
-    """What the program tells of the dialog ONE."""
+    """The program's report about the dialog ONE."""
     made = tuple(Option(key=key, label=label, effect=effect) for key, label, effect in options)
     return Question(id="own", kind=QuestionKind.PERMISSION, title="May I?", detail="rm a", options=made)
 

@@ -14,7 +14,7 @@ NO_WRAPPING = b"\x1b[?7l"
 
 
 def prompt_after(data: bytes, columns: int = COLUMNS) -> str | None:
-    """What the prompt holds once the program has printed `data`; None if it is not to be seen."""
+    """What the prompt holds once the program has printed `data`; None if it is not visible."""
     screen = Screen(columns, 8)
     screen.feed(data)
     prompt = read_prompt(screen.picture(), line_profile())

@@ -69,52 +69,52 @@ class NotTaken(Exception):
     """The CLI has certainly not taken a message, which may be typed or sent again."""
 
 
-class Sender(Protocol):
+class ApiSender(Protocol):
     """Sends messages by the CLI's API, so that they need not be typed."""
 
     async def send(self, text: str) -> str:
-        """Send one message; return the proof that the CLI took it.
+        """Sends one message; returns the proof that the CLI took it.
 
         Raises NotTaken. After any other error the message is in doubt.
         """
         ...
 
 
-class Listener(Protocol):
+class SignalListener(Protocol):
     """Takes a CLI's signals from its adapter, and tells the adapter what its terminal shows. The driver is one."""
 
     def quiet_for(self) -> float:
-        """Return the seconds since the CLI last printed anything."""
+        """Returns the seconds since the CLI last printed anything."""
         ...
 
     def typed(self) -> str:
-        """Return the last message that was typed, whole; empty before the first."""
+        """Returns the last message that was typed, whole; empty before the first."""
         ...
 
     def picture(self) -> Picture | None:
-        """Return what its terminal shows now; None before it has shown anything."""
+        """Returns what its terminal shows now; None before it has shown anything."""
         ...
 
     def seems_ready(self) -> bool:
-        """Return whether its terminal, by title and screen, shows that it is ready, whatever it reported."""
+        """Returns whether its terminal, by title and screen, shows that it is ready, whatever it reported."""
         ...
 
     def asks(self, question_id: str) -> bool:
-        """Return whether the question that was reported under this id is still asked, by what its terminal shows."""
+        """Returns whether the question that was reported under this id is still asked, by what its terminal shows."""
         ...
 
     def report(self, report: SignalReport) -> None: ...
 
     def say(self, saying: TextSoFar) -> None:
-        """Take what the CLI has said so far in its turn."""
+        """Takes what the CLI has said so far in its turn."""
         ...
 
     def expect(self, source: Source, detail: str) -> None:
-        """Expect reports of `source` from now on; `detail` is shown in its place until the first."""
+        """Expects reports of `source` from now on; `detail` is shown in its place until the first."""
         ...
 
     def mark_missing(self, source: Source, detail: str) -> None:
-        """Note that `source` will report nothing; `detail` says why, and `--explain` shows it."""
+        """Notes that `source` will report nothing; `detail` says why, and `--explain` shows it."""
         ...
 
 
@@ -122,50 +122,50 @@ class Adapter(Protocol):
     """Connects one CLI. All methods but `prepare` are called in the loop's thread."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Return how to start the CLI with these arguments."""
+        """Returns how to start the CLI with these arguments."""
         ...
 
-    def start(self, listener: Listener, pid: int, /) -> None:
-        """Begin to report: the CLI runs as this process."""
+    def start(self, listener: SignalListener, pid: int, /) -> None:
+        """Begins to report: the CLI runs as this process."""
         ...
 
     def look(self) -> None:
-        """Read and report what the CLI has written by now."""
+        """Reads and reports what the CLI has written by now."""
         ...
 
     def receive(self, payload: Record) -> asyncio.Future[Json] | None:
-        """Take a report of a hook; return the answer that the hook waits for, if it does.
+        """Takes a report of a hook; returns the answer that the hook waits for, if it does.
 
         The caller cancels the future when the hook leaves.
         """
         ...
 
     async def answer(self, question_id: str, choice: Choice, /) -> bool:
-        """Answer a question by the CLI's API or hook; False when it has none for this question.
+        """Answers a question by the CLI's API or hook; False when it has none for this question.
 
         Raises QuestionGone when it was answered meanwhile; OSError, EOFError or ValueError when it is not certain that
         the CLI got the answer.
         """
         ...
 
-    def sender(self) -> Sender | None:
-        """Return what sends messages without typing; None while the CLI has no such way."""
+    def sender(self) -> ApiSender | None:
+        """Returns what sends messages without typing; None while the CLI has no such way."""
         ...
 
     def correction(self, shown: str, /) -> str:
-        """Return a correction of the CLI's last output where that misleads a person; empty where it does not.
+        """Returns a correction of the CLI's last output where that misleads a person; empty where it does not.
 
         `shown` is the end of what its terminal showed, without line breaks.
         """
         ...
 
     def stop(self) -> None:
-        """Remove what was made for the CLI, which has ended."""
+        """Removes what was made for the CLI, which has ended."""
         ...
 
 
 def knows_flag(flag: str, launch: LaunchContext) -> bool:
-    """Return whether the CLI's help names the flag; the result is remembered until the program changes."""
+    """Returns whether the CLI's help names the flag; the result is remembered until the program changes."""
     path = locate(launch.command, launch.env.get("PATH"))
     if path is None:
         return False

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from synapse.config.private_files import make_private
 from synapse.core.message import Json
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
 from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
@@ -53,7 +53,7 @@ class ClaudeSignals:
 
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._missing = ""
         self._turn = self._ended = ""
         """The turn that began last, and the last one that was reported to be over."""
@@ -68,10 +68,10 @@ class ClaudeSignals:
         """The last question that was reported."""
         self._waiting: dict[str, _WaitingHook] = {}
         """Question → the hook that waits for its answer, oldest first."""
-        self._ticker = Ticker(_LOOK_SECONDS, self._look)
+        self._ticker = Ticker(_LOOK_SECONDS, self._tick)
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Add our hooks to the person's own `--settings`, if there are any."""
+        """Adds our hooks to the person's own `--settings`, if there are any."""
         theirs, rest = claude.settings_argument(arguments)
         launch = self._launch
         ours = claude.hook_settings(launch.url, launch.secret_header, launch.secret, self._prompts.make())
@@ -88,7 +88,7 @@ class ClaudeSignals:
             arguments=("--settings", str(self._write_settings(settings)), *rest), env=self._proxy_variables()
         )
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         if self._missing:
             listener.mark_missing(Source.SIGNAL, self._missing)
@@ -97,7 +97,7 @@ class ClaudeSignals:
             self._prompts.open()
 
     def look(self) -> None:
-        self._look()
+        self._tick()
 
     def receive(self, payload: Record) -> asyncio.Future[Json] | None:
         # A later hook of a turn may report before we have read the prompt that began it.
@@ -113,7 +113,7 @@ class ClaudeSignals:
         waiting.answer.set_result(given)
         return True
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -140,7 +140,7 @@ class ClaudeSignals:
             self._begin(payload, report)
         else:
             self._finish(report)
-        self._look()
+        self._tick()
         self._ticker.start()
         return None
 
@@ -174,7 +174,7 @@ class ClaudeSignals:
             self._report(report)
 
     def _hold(self, payload: Record, report: SignalReport) -> asyncio.Future[Json] | None:
-        """Let the hook wait for an answer from us while its dialog is shown."""
+        """Lets the hook wait for an answer from us while its dialog is shown."""
         if report.question is None or self._listener is None:
             return None
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
@@ -183,8 +183,8 @@ class ClaudeSignals:
         self._ticker.start()
         return answer
 
-    def _look(self) -> float | None:
-        """Look for what no hook reports: an interrupt, a dialog that was answered, that Claude is ready."""
+    def _tick(self) -> float | None:
+        """Looks for what no hook reports: an interrupt, a dialog that was answered, that Claude is ready."""
         if self._listener is None:
             return None
         self._check_dialogs(self._listener)
@@ -203,8 +203,8 @@ class ClaudeSignals:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
 
-    def _is_over(self, end: SignalReport, listener: Listener) -> bool:
-        """Return whether the turn is over and the transcript has its answer; the hook's answer lacks outer blanks."""
+    def _is_over(self, end: SignalReport, listener: SignalListener) -> bool:
+        """Returns whether the turn is over and the transcript has its answer; the hook's answer lacks outer blanks."""
         now = asyncio.get_running_loop().time()
         if now > self._end_until:
             return True
@@ -213,8 +213,8 @@ class ClaudeSignals:
         # On a busy machine the transcript has the answer some moments after the hook.
         return self._last_words.exact(end.text) is not None or now > self._exact_until
 
-    def _check_dialogs(self, listener: Listener) -> None:
-        """Release the hook whose dialog is gone, and report the next question: only one dialog is shown at a time."""
+    def _check_dialogs(self, listener: SignalListener) -> None:
+        """Releases the hook whose dialog is gone, and reports the next question: only one dialog is shown at a time."""
         for question_id, waiting in tuple(self._waiting.items()):
             if question_id != self._reported:
                 self._reported = question_id
@@ -237,7 +237,7 @@ class ClaudeSignals:
             self._listener.report(report)
 
     def _read_settings(self, settings: str) -> Record:
-        """Return the person's settings: the flag takes JSON, or the path of a JSON file."""
+        """Returns the person's settings: the flag takes JSON, or the path of a JSON file."""
         if not settings:
             return {}
         text = settings
@@ -258,7 +258,7 @@ class ClaudeSignals:
         return path
 
     def _proxy_variables(self) -> dict[str, str]:
-        """Return the variables that keep hooks away from a proxy; empty if there is no proxy."""
+        """Returns the variables that keep hooks away from a proxy; empty if there is no proxy."""
         if not any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in self._launch.env):
             return {}
         known = next((value for name in _NO_PROXY if (value := self._launch.env.get(name))), "")
@@ -278,7 +278,7 @@ class HookPipe:
         self._rest = b""
 
     def make(self) -> str:
-        """Make the pipe; return the shell command that copies its input to it, or an empty text if that fails."""
+        """Makes the pipe; returns the shell command that copies its input to it, or an empty text if that fails."""
         try:
             make_private(self._path.parent)
             self._path.unlink(missing_ok=True)
@@ -289,7 +289,7 @@ class HookPipe:
         return f"{{ echo; cat; echo; }} >{shlex.quote(str(self._path))}"
 
     def open(self) -> None:
-        """Read what is written from now on; a hook that began to write before has waited."""
+        """Reads what is written from now on; a hook that began to write before has waited."""
         try:
             # Open it for writing too: without another writer, each read would return an end of file.
             self._fileno = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
@@ -298,7 +298,7 @@ class HookPipe:
         asyncio.get_running_loop().add_reader(self._fileno, self.read)
 
     def read(self) -> None:
-        """Read what has been written by now."""
+        """Reads what has been written by now."""
         while self._fileno is not None:
             try:
                 data = os.read(self._fileno, _READ_SIZE)

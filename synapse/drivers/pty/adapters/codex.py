@@ -1,7 +1,7 @@
 """Codex: an app-server for this launch, whose clients are its TUI and we; otherwise its rollout file.
 
     host ── guard ── codex app-server ◄── Unix socket ──► codex --remote, in its terminal
-                            ▲──────────── Unix socket ──► host: hears everything, answers, sends messages
+                            ▲──────────── Unix socket ──► host: takes its events, answers, sends messages
 
 Where that does not work (an older version, or arguments that such a TUI does not know), its rollout is followed while
 it grows. No hook is switched on, so a person need not trust any.
@@ -24,7 +24,7 @@ from typing import Final
 
 from synapse.config.private_files import make_private
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender, knows_flag
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener, knows_flag
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
@@ -70,22 +70,22 @@ class CodexAppServerSignals:
         self._client: CodexClient | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Start the server, and let the TUI use it."""
-        # A TUI that has a server does not know the shared one, and refuses to be told to do without it.
+        """Starts the server, and lets the TUI use it."""
+        # With a server of its own, a TUI uses no shared one and refuses the flag.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
         self._missing = self._start_server(remote)
         if self._missing:
             return self._rollout.prepare(arguments)
         return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote))
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         if self._server is None:
             self._rollout.start(listener, pid)
             listener.mark_missing(Source.SIGNAL, self._missing)
             return
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._pid = pid
-        self._client = CodexClient(self._socket.resolve(), listener.report, self._is_over, listener.say)
+        self._client = CodexClient(self._socket.resolve(), listener.report, self._end_with_server, listener.say)
         self._client.start()
 
     def look(self) -> None:
@@ -94,18 +94,18 @@ class CodexAppServerSignals:
             self._rollout.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Codex no hooks."""
+        """Does nothing: we give Codex no hooks."""
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer by the server; see `adapters.adapter.Adapter`."""
+        """Answers by the server; see `adapters.adapter.Adapter`."""
         return self._client is not None and await self._client.answer(question_id, choice)
 
-    def sender(self) -> Sender | None:
-        """Return the client once the TUI has a conversation: then the server takes messages."""
+    def sender(self) -> ApiSender | None:
+        """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
 
     def correction(self, shown: str, /) -> str:
-        """Correct the TUI, which says how to come back to a server that has ended with it."""
+        """Corrects the TUI, which says how to come back to a server that has ended with it."""
         if self._server is None or str(self._socket) not in shown:
             return ""
         conversation = _RESUMED.search(shown)
@@ -121,8 +121,8 @@ class CodexAppServerSignals:
         else:
             self._rollout.stop()
 
-    def _is_over(self) -> bool:
-        """Return whether the server has ended; then end the TUI too, which would wait for the server for ever."""
+    def _end_with_server(self) -> bool:
+        """Ends the TUI if the server has ended, for which it would wait for ever; returns whether that is so."""
         if self._server is None or not self._server.has_ended():
             return False
         with suppress(ProcessLookupError):
@@ -130,7 +130,7 @@ class CodexAppServerSignals:
         return True
 
     def _start_server(self, arguments: tuple[str, ...]) -> str:
-        """Start the server; return why it cannot be started, or an empty text."""
+        """Starts the server; returns why it cannot be started, or an empty text."""
         launch = self._launch
         path = locate(launch.command, launch.env.get("PATH"))
         if path is None or not knows_flag(_REMOTE_FORM, launch):
@@ -160,7 +160,7 @@ class CodexSignals:
 
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._pid = 0
         self._follower: TranscriptFollower[Path | None] | None = None
 
@@ -169,7 +169,7 @@ class CodexSignals:
             return Prepared(arguments=arguments)
         return Prepared(arguments=(NO_DAEMON, *arguments))
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
         self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
@@ -180,14 +180,14 @@ class CodexSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Codex no hooks."""
+        """Does nothing: we give Codex no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice) -> bool:
-        """Return False: a rollout is only read."""
+        """Returns False: a rollout is only read."""
         return False
 
-    def sender(self) -> Sender | None:
-        """Return None: its messages are typed."""
+    def sender(self) -> ApiSender | None:
+        """Returns None: its messages are typed."""
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -198,7 +198,7 @@ class CodexSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        """Return the rollout that this Codex writes; where open files are not shown, the newest of this folder."""
+        """Returns the rollout that this Codex writes; where open files are not shown, the newest of this folder."""
         if shows_open_files():
             files = open_files(self._pid)
             rollouts = [path for path in files if path.name.startswith("rollout-") and path.suffix == ".jsonl"]
@@ -221,7 +221,7 @@ class CodexSignals:
 
 
 def works_remotely(arguments: tuple[str, ...]) -> bool:
-    """Return whether a TUI on an app-server takes all arguments."""
+    """Returns whether a TUI on an app-server takes all arguments."""
     rest = list(arguments)
     has_verb = False
     while rest:
@@ -239,7 +239,7 @@ def works_remotely(arguments: tuple[str, ...]) -> bool:
 
 
 def server_arguments(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments that configure the server as well as the TUI."""
+    """Returns the arguments that configure the server as well as the TUI."""
     kept: list[str] = []
     for index, argument in enumerate(arguments):
         if argument in _CONFIG_FLAGS:
@@ -250,13 +250,13 @@ def server_arguments(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_joined(argument: str, flags: tuple[str, ...]) -> bool:
-    """Return whether the argument is `--flag=value` for one of the flags."""
+    """Returns whether the argument is `--flag=value` for one of the flags."""
     flag, equals, _ = argument.partition("=")
     return bool(equals) and flag.startswith("--") and flag in flags
 
 
 def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
-    """Return whether Codex would ask a person to trust the settings of the folder, or of one above it.
+    """Returns whether Codex would ask a person to trust the settings of the folder, or of one above it.
 
     A TUI with a server ignores such settings without asking.
     """
@@ -283,7 +283,7 @@ class GuardedServer:
     """
 
     def __init__(self, command: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -> None:
-        """Start the server.
+        """Starts the server.
 
         Raises OSError when it cannot be started.
         """
@@ -298,7 +298,7 @@ class GuardedServer:
         )
 
     def wait_for(self, socket: Path) -> bool:
-        """Wait until the server listens on its socket; False if it has ended, or takes too long."""
+        """Waits until the server listens on its socket; False if it has ended, or takes too long."""
         for _ in range(_MAX_LOOKS):
             if socket.exists():
                 return True
@@ -311,7 +311,7 @@ class GuardedServer:
         return self._guard.poll() is not None
 
     def stop(self) -> None:
-        """Tell the server to end; a thread waits for its end."""
+        """Tells the server to end; a thread waits for its end."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         # Not a daemon thread: this process does not exit before the server has.

@@ -30,7 +30,7 @@ _CONNECTED: Final = "03"
 
 
 class CodexClient:
-    """Implements Sender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
+    """Implements ApiSender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class CodexClient:
         return self._rpc is not None and bool(self._events.thread)
 
     async def send(self, text: str) -> str:
-        """Begin a turn in the conversation that the TUI shows; see `adapters.adapter.Sender`."""
+        """Begins a turn in the conversation that the TUI shows; see `adapters.adapter.ApiSender`."""
         if self._rpc is None or not self._events.thread:
             raise NotTaken("its server has no conversation yet")
         params = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
@@ -73,7 +73,7 @@ class CodexClient:
         return f"its server began the turn {text_at(result, 'turn', 'id')}"
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer a request of the server; False when it is not open, or cannot be answered with this choice."""
+        """Answers a request of the server; False when it is not open, or cannot be answered with this choice."""
         found = self._events.result_for(question_id, choice)
         if found is None or self._rpc is None:
             return False
@@ -103,7 +103,7 @@ class CodexClient:
                     await pause(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
-        """Follow the server until the connection ends."""
+        """Follows the server until the connection ends."""
         rpc = await open_rpc(self._socket, self._receive)
         tasks = [asyncio.create_task(rpc.follow())]
         try:
@@ -121,7 +121,7 @@ class CodexClient:
             await rpc.close()
 
     async def _find_thread(self, rpc: RpcClient) -> None:
-        """Find the conversation that began before we connected."""
+        """Finds the conversation that began before we connected."""
         loaded: object = (await rpc.call("thread/loaded/list", {})).get("data")
         threads = cast("list[object]", loaded) if isinstance(loaded, list) else []
         for thread in threads[-_MAX_THREADS:]:
@@ -137,7 +137,7 @@ class CodexClient:
         self._received.set()
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
-        """Stay subscribed to the current conversation. The server refuses until its first turn is on disk."""
+        """Stays subscribed to the current conversation. The server refuses until its first turn is on disk."""
         delay, tried = _RETRY_SECONDS, ""
         with suppress(OSError):
             while True:
@@ -169,7 +169,7 @@ class CodexClient:
 
 
 def _has_client(socket: Path) -> bool:
-    """Return whether a client is connected to the socket, by the system's table of sockets."""
+    """Returns whether a client is connected to the socket, by the system's table of sockets."""
     try:
         rows = [row.split() for row in _SOCKET_TABLE.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:

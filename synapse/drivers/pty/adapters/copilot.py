@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     name_session,
@@ -35,14 +35,14 @@ class CopilotSignals:
         self._session = ""
         self._pid = 0
         self._events = CopilotEvents()
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, pid: int, /) -> None:
+    def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         if self._session or shows_open_files():
             listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
@@ -58,12 +58,12 @@ class CopilotSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Copilot no hooks."""
+        """Does nothing: we give Copilot no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return None
 
     def correction(self, _shown: str, /) -> str:

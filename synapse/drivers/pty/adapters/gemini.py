@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
 from synapse.drivers.pty.adapters.transcript import (
     Tail,
     Ticker,
@@ -51,9 +51,9 @@ class GeminiSignals:
         self._is_unknown = False
         """Which session the program has opened is not known, and never will be."""
         self._chat = GeminiChat()
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
-        self._ticker = Ticker(_LOOK_SECONDS, self._look)
+        self._ticker = Ticker(_LOOK_SECONDS, self._tick)
         self._path: Path | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
@@ -62,7 +62,7 @@ class GeminiSignals:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
         self._follower = TranscriptFollower(self._scan, self._choose, self._take, listener.quiet_for)
@@ -76,12 +76,12 @@ class GeminiSignals:
             self._conclude()
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give Gemini no hooks."""
+        """Does nothing: we give Gemini no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
 
-    def sender(self) -> Sender | None:
+    def sender(self) -> ApiSender | None:
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -108,8 +108,8 @@ class GeminiSignals:
             self._path = found.get(self._session)
         return self._path
 
-    def _opened_session(self, found: Mapping[str, Path | None], listener: Listener) -> str:
-        """Return the session that was begun or resumed in this folder while the program started, if only one was."""
+    def _opened_session(self, found: Mapping[str, Path | None], listener: SignalListener) -> str:
+        """Returns the session that was begun or resumed in this folder while the program started, if only one was."""
         now = asyncio.get_running_loop().time()
         if self._opened_by is None:
             if not listener.seems_ready():
@@ -130,7 +130,7 @@ class GeminiSignals:
         return next((chat for chat in chats if text_at(first_record(chat), "sessionId") == session), None)
 
     def _opened_in(self, chat: Path) -> str:
-        """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
+        """Returns the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
         folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
         if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
@@ -155,8 +155,8 @@ class GeminiSignals:
         else:
             self._ticker.stop()
 
-    def _look(self) -> float | None:
-        """Report the end of a turn once the terminal shows it."""
+    def _tick(self) -> float | None:
+        """Reports the end of a turn once the terminal shows it."""
         if self._listener is None or self._follower is None:
             return None
         if not self._listener.seems_ready():

@@ -19,7 +19,7 @@ from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
-from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, NotTaken, Prepared, SignalListener
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
@@ -52,14 +52,14 @@ class OpenCodeSignals:
         self._launch = launch
         self._port = 0
         self._events = OpenCodeEvents()
-        self._listener: Listener | None = None
+        self._listener: SignalListener | None = None
         self._source: EventSource | None = None
         self._server: OpenCodeServer | None = None
         self._sender: OpenCodeSender | None = None
         self._arguments: tuple[str, ...] = ()
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Give its server a port and a password, unless the person did: other users can reach the port too."""
+        """Gives its server a port and a password, unless the person did: other users can reach the port too."""
         self._arguments = arguments
         chosen = _value_of("--port", arguments)
         is_chosen = chosen.isdigit() and int(chosen) > 0
@@ -68,7 +68,7 @@ class OpenCodeSignals:
         env = {} if self._launch.env.get(_PASSWORD) else {_PASSWORD: self._launch.secret}
         return Prepared(arguments=(*arguments, *added), env=env)
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
+    def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._server = OpenCodeServer(self._port, self._authorization())
@@ -80,21 +80,21 @@ class OpenCodeSignals:
             unknown=_UNKNOWN_SESSION if continues else "",
             picture=listener.picture,
         )
-        self._source = EventSource(self._server, "/event", _PROBES, self._take)
+        self._source = EventSource(self._server, self._take)
         self._source.start()
 
     def look(self) -> None:
-        """Do nothing: its events come by themselves."""
+        """Does nothing: its events come by themselves."""
 
     def receive(self, payload: Record) -> None:
-        """Do nothing: we give OpenCode no hooks."""
+        """Does nothing: we give OpenCode no hooks."""
 
-    def sender(self) -> Sender | None:
-        """Return the sender while the server is up."""
+    def sender(self) -> ApiSender | None:
+        """Returns the sender while the server is up."""
         return self._sender if self._source is not None and self._source.is_open else None
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer by the server; see `adapters.adapter.Adapter`.
+        """Answers by the server; see `adapters.adapter.Adapter`.
 
         Raises:
             QuestionGone: it was answered meanwhile.
@@ -137,7 +137,7 @@ class OpenCodeSignals:
 
 
 def _agent_and_model(arguments: tuple[str, ...]) -> Record:
-    """Return the agent and the model that a person has named in the arguments, as the server takes them."""
+    """Returns the agent and the model that a person has named in the arguments, as the server takes them."""
     agent = _value_of("--agent", arguments)
     provider, _, model = (_value_of("--model", arguments) or _value_of("-m", arguments)).partition("/")
     fields: dict[str, object] = {"agent": agent} if agent else {}
@@ -161,7 +161,7 @@ def _free_port() -> int:
 
 
 class OpenCodeSender:
-    """Implements Sender for OpenCode's server.
+    """Implements ApiSender for OpenCode's server.
 
     A message goes into the conversation of the last message, with that message's agent and model, and the TUI is made
     to show that conversation. If there is none yet, or the TUI shows its start page again, the sender begins one. If
@@ -188,11 +188,11 @@ class OpenCodeSender:
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
     async def send(self, text: str) -> str:
-        """Send one message; see `adapters.adapter.Sender`."""
+        """Sends one message; see `adapters.adapter.ApiSender`."""
         text = sanitise(text).strip()
         before = self._events.session
         session = await self._find_session(before)
-        settings = self._events.way_of(session) or self._events.way_of(before) or self._first_settings
+        settings = self._events.settings_of(session) or self._events.settings_of(before) or self._first_settings
         seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._expected = (text, seen)
         try:
@@ -202,7 +202,7 @@ class OpenCodeSender:
             self._expected = None
 
     def take(self, report: SignalReport) -> None:
-        """Take a report of the server's events, which may be about our message."""
+        """Takes a report of the server's events, which may be about our message."""
         if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
@@ -210,12 +210,12 @@ class OpenCodeSender:
             seen.set_result(None)
 
     async def _find_session(self, last: str) -> str:
-        """Return the session of the conversation on the screen: the one of the last message, or a new one."""
+        """Returns the session of the conversation on the screen: the one of the last message, or a new one."""
         if not last:
             if self._unknown:
                 raise NotTaken(self._unknown)
             return await self._begin()
-        picture, listed = self._picture(), json_of(await self._ask("GET", "/session"))
+        picture, listed = self._picture(), _json_of(await self._ask("GET", "/session"))
         sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
         match conversation_shown(picture, last, sessions):
             case ShownConversation.SAME:
@@ -226,8 +226,8 @@ class OpenCodeSender:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _begin(self) -> str:
-        """Begin a conversation, which the person finds in OpenCode's list like any other."""
-        session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
+        """Begins a conversation, which the person finds in OpenCode's list like any other."""
+        session = text_at(_table(_json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -248,7 +248,7 @@ class OpenCodeSender:
         return "its server took the message"
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
-        """Send a request before the message itself: after any error here, the message was not taken."""
+        """Sends a request before the message itself: after any error here, the message was not taken."""
         try:
             reply = await self._server.ask(method, path, body)
         except (NotReached, HttpFailed) as error:
@@ -264,7 +264,7 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
 
 
 def _refusal(reply: HttpAnswer) -> str:
-    error = _table(json_of(reply))
+    error = _table(_json_of(reply))
     why = text_at(error, "data", "message") or text_at(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
@@ -274,17 +274,10 @@ def _table(value: object) -> Record:
 
 
 class EventSource:
-    """Calls `take` for each event of the stream at `path`, which it opens again whenever it breaks.
+    """Calls `take` for each event of the server's stream, which it opens again whenever it breaks."""
 
-    Asks `probes` first: a stream that is opened too early stays silent.
-    """
-
-    def __init__(
-        self, server: OpenCodeServer, path: str, probes: tuple[str, ...], take: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, server: OpenCodeServer, take: Callable[[Record], None]) -> None:
         self._server = server
-        self._path = path
-        self._probes = probes
         self._take = take
         self._task: asyncio.Task[None] | None = None
         self.is_open = False
@@ -300,14 +293,16 @@ class EventSource:
     async def _run(self) -> None:
         while True:
             with suppress(OSError):
-                for probe in self._probes:
-                    await self._probe(probe)
                 await self._follow()
             await pause(_PAUSE_SECONDS)
 
     async def _follow(self) -> None:
-        """Read until the stream ends. Raises OSError, also when the stream is silent for too long."""
-        async with self._server.open(self._path) as response:
+        """Reads until the stream ends. Raises OSError, also when the stream is silent for too long."""
+        # A stream that is opened too early stays silent.
+        for probe in _PROBES:
+            async with self._server.open(probe) as response:
+                _require_ok(response)
+        async with self._server.open("/event") as response:
             _require_ok(response)
             decoder = EventDecoder()
             self.is_open = True
@@ -321,10 +316,6 @@ class EventSource:
                         self._pass_on(event.data)
             finally:
                 self.is_open = False
-
-    async def _probe(self, path: str) -> None:
-        async with self._server.open(path) as response:
-            _require_ok(response)
 
     def _pass_on(self, data: str) -> None:
         with suppress(ValueError):
@@ -351,7 +342,7 @@ class OpenCodeServer:
         self._client = HttpClient(connect_seconds=_CONNECT_SECONDS)
 
     async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
-        """Send a request and return the whole answer.
+        """Sends a request and returns the whole answer.
 
         Raises:
             NotReached: no server listens there.
@@ -368,7 +359,7 @@ class OpenCodeServer:
 
     @asynccontextmanager
     async def open(self, path: str) -> AsyncGenerator[HttpResponse, None]:
-        """Get a path. The head of the answer must come within two seconds; its body may take any time.
+        """Gets a path. The head of the answer must come within two seconds; its body may take any time.
 
         Raises HttpFailed, or TimeoutError for a head that is late.
         """
@@ -388,8 +379,8 @@ class OpenCodeServer:
         )
 
 
-def json_of(answer: HttpAnswer) -> object:
-    """Return the body as JSON, or None if it is none."""
+def _json_of(answer: HttpAnswer) -> object:
+    """Returns the body as JSON, or None if it is none."""
     try:
         value: object = json.loads(answer.body)
     except ValueError:

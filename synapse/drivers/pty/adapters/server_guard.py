@@ -31,7 +31,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def main(argv: list[str]) -> int:
-    """Run `PATH ARGUMENT…` until it ends, or until the other end of the standard input is closed."""
+    """Runs `PATH ARGUMENT…` until it ends, or until the other end of the standard input is closed."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -44,14 +44,14 @@ def main(argv: list[str]) -> int:
     is_wanted = True
     while is_wanted and not _has_ended(server):
         ready, _, _ = select.select([0, woken], [], [])
-        told = os.read(woken, 64) if woken in ready else b""
-        is_wanted = 0 not in ready and not set(told) - {signal.SIGCHLD}
+        signals = os.read(woken, 64) if woken in ready else b""
+        is_wanted = 0 not in ready and not set(signals) - {signal.SIGCHLD}
     _end(server, woken)
     return 0
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the wakeup pipe has the signal's number."""
+    """Does nothing: the wakeup pipe has the signal's number."""
 
 
 def _exec(argv: list[str]) -> None:
@@ -76,7 +76,7 @@ def _end(server: int, woken: int) -> None:
         # Codex finishes the current turn after the first SIGTERM, and cleans up in two seconds after the second.
         _send(server, signal.SIGTERM)
         asked += 1
-        _sleep_until(signal.SIGALRM, server, woken)
+        _wait_for_alarm(server, woken)
     signal.setitimer(signal.ITIMER_REAL, 0)
     # Processes in its group end with it, also when the server has ended by itself.
     _send(server, signal.SIGKILL)
@@ -90,16 +90,16 @@ def _end(server: int, woken: int) -> None:
                 break
 
 
-def _sleep_until(number: int, server: int, woken: int) -> None:
-    """Wait for a signal, or for the server's end."""
-    told = b""
-    while number not in told and not _has_ended(server):
+def _wait_for_alarm(server: int, woken: int) -> None:
+    """Waits for SIGALRM, or for the server's end."""
+    signals = b""
+    while signal.SIGALRM not in signals and not _has_ended(server):
         select.select([woken], [], [])
-        told = os.read(woken, 64)
+        signals = os.read(woken, 64)
 
 
 def _descendants(server: int) -> dict[int, str]:
-    """Return the server's descendants, each with the time of its start: process ids are reused."""
+    """Returns the server's descendants, each with the time of its start: process ids are reused."""
     found: dict[int, str] = {}
     waiting = [server]
     while waiting:
@@ -125,7 +125,7 @@ def _still(running: dict[int, str]) -> list[int]:
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started, in the system's count; empty if it has ended."""
+    """Returns when a process was started, in the system's count; empty if it has ended."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[_START_FIELD] if len(fields) > _START_FIELD and fields[0] not in _ENDED else ""
 

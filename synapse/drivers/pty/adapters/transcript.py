@@ -66,7 +66,7 @@ class TranscriptFollower(Generic[S]):
         self._scanning = None
 
     def look(self) -> None:
-        """Find the file and read what is there now, without a thread, and read often for a while."""
+        """Finds the file and reads what is there now, without a thread, and reads often for a while."""
         # What a scan in a thread finds is older than what this one finds.
         self._scanning = None
         self._follow(self._choose(self._scan()))
@@ -113,7 +113,7 @@ class Ticker:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start, or restart with the first interval."""
+        """Starts, or restarts with the first interval."""
         self.stop()
         self._plan(self._seconds)
 
@@ -141,7 +141,7 @@ class Tail:
         self._rest = b""
 
     def read(self) -> list[Record]:
-        """Return the new whole lines that are JSON objects; none while there is no file."""
+        """Returns the new whole lines that are JSON objects; none while there is no file."""
         try:
             size = self.path.stat().st_size
             if size < self._at:
@@ -160,17 +160,17 @@ class Tail:
 
 
 def tail_from_now(path: Path) -> Tail:
-    """Return a tail that skips what is in the file already."""
+    """Returns a tail that skips what is in the file already."""
     return Tail(path, size_of(path))
 
 
 def last_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
-    """Return the records in the last `max_bytes` of a file."""
+    """Returns the records in the last `max_bytes` of a file."""
     return Tail(path, max(size_of(path) - max_bytes, 0)).read()
 
 
 def first_record(path: Path) -> Record:
-    """Return the first record of a transcript, or an empty one; in most transcripts it names the session."""
+    """Returns the first record of a transcript, or an empty one; in most transcripts it names the session."""
     try:
         with path.open("rb") as file:
             return read_record(file.readline(_MAX_READ_BYTES)) or {}
@@ -179,7 +179,7 @@ def first_record(path: Path) -> Record:
 
 
 def read_record(line: bytes) -> Record | None:
-    """Return the JSON object in a line, or None."""
+    """Returns the JSON object in a line, or None."""
     try:
         value: object = json.loads(line)
     except ValueError:
@@ -188,7 +188,7 @@ def read_record(line: bytes) -> Record | None:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file in bytes; 0 while there is no file."""
+    """Returns the size of a file in bytes; 0 while there is no file."""
     try:
         return path.stat().st_size
     except OSError:
@@ -198,7 +198,7 @@ def size_of(path: Path) -> int:
 def name_session(
     arguments: tuple[str, ...], launch: LaunchContext, continuing: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the arguments with a session name, and the name, by which its transcript is found among all others.
+    """Returns the arguments with a session name, and the name, by which its transcript is found among all others.
 
     A name that the person gave is kept. Without one, our name is added, unless the person goes on with an old session
     (by one of the flags in `continuing`) or the CLI's version has no such flag: then the name is empty.
@@ -220,12 +220,12 @@ def one_file(path: Path | None) -> Path | None:
 
 
 def shows_open_files() -> bool:
-    """Return whether this system shows the open files of a process (Linux)."""
+    """Returns whether this system shows the open files of a process (Linux)."""
     return (_PROC / "self" / "fd").is_dir()
 
 
 def open_files(pid: int) -> Iterator[Path]:
-    """Yield the files that a process and its descendants have open: the surest way to tell whose transcript it is.
+    """Yields the files that a process and its descendants have open: the surest way to tell whose transcript it is.
 
     Yields nothing where the system does not show open files.
     """

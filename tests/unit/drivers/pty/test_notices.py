@@ -30,7 +30,7 @@ class PaperTerminal:
 
 
 class Bench:
-    """Notices on a real screen and a real terminal's settings, with time that is told."""
+    """Notices on a real screen and a real terminal's settings, with a clock that the test sets."""
 
     def __init__(self, terminal: int, *painted: bytes) -> None:
         self.clock = FakeClock()
@@ -87,7 +87,7 @@ PAINTED = [
 
 
 @pytest.mark.parametrize("painted", PAINTED)
-def test_words_beside_the_cursor_leave_nothing_behind(painted: bytes) -> None:
+def test_a_notice_beside_the_cursor_leaves_nothing_behind(painted: bytes) -> None:
     before = picture_after(painted)
     words, undo = beside_cursor("[→ codex] sent, and more than fits", before)
 
@@ -97,14 +97,14 @@ def test_words_beside_the_cursor_leave_nothing_behind(painted: bytes) -> None:
     assert after.lines == before.lines
 
 
-def test_words_beside_the_cursor_are_readable() -> None:
+def test_a_notice_beside_the_cursor_is_readable() -> None:
     words, _ = beside_cursor("[→ codex] sent", picture_after(b"> "))
 
     assert picture_after(b"> ", words).lines[0] == ">  [→ codex] sent"
 
 
 @pytest.mark.parametrize("painted", PAINTED)
-def test_words_over_the_bottom_row_move_nothing(painted: bytes) -> None:
+def test_a_notice_over_the_bottom_row_moves_nothing(painted: bytes) -> None:
     before = picture_after(painted)
     after = picture_after(painted, over_bottom_row("x" * 100, before))
 
@@ -134,7 +134,7 @@ def test_nothing_is_shown_into_a_sequence_that_is_not_finished(raw: int) -> None
     assert b"[\xe2\x86\x92 codex] sent" in bench.taken()
 
 
-def test_words_beside_the_cursor_go_before_the_next_output_and_come_back(raw: int) -> None:
+def test_a_notice_beside_the_cursor_goes_before_the_next_output_and_comes_back(raw: int) -> None:
     bench = Bench(raw, b"> ")
     bench.notices.add("note")
     bench.notices.tick()
@@ -147,7 +147,7 @@ def test_words_beside_the_cursor_go_before_the_next_output_and_come_back(raw: in
     assert b"note" in bench.taken()
 
 
-def test_words_beside_the_cursor_go_with_the_next_key_for_good(raw: int) -> None:
+def test_a_notice_beside_the_cursor_goes_with_the_next_key_for_good(raw: int) -> None:
     bench = Bench(raw, b"> ")
     bench.notices.add("note")
     bench.notices.tick()
@@ -160,7 +160,7 @@ def test_words_beside_the_cursor_go_with_the_next_key_for_good(raw: int) -> None
     assert bench.taken() == b""
 
 
-def test_words_go_after_a_few_seconds(raw: int) -> None:
+def test_a_notice_goes_after_a_few_seconds(raw: int) -> None:
     bench = Bench(raw, b"> ")
     bench.notices.add("note")
     wait = bench.notices.tick()
@@ -172,7 +172,7 @@ def test_words_go_after_a_few_seconds(raw: int) -> None:
     assert b"     " in bench.taken()
 
 
-def test_on_a_full_screen_the_words_are_painted_over_again(raw: int) -> None:
+def test_on_a_full_screen_the_notice_is_painted_over_again(raw: int) -> None:
     bench = Bench(raw, b"\x1b[?1049h\x1b[6;1Hbottom\x1b[1;1H> ")
     bench.notices.add("note")
     bench.notices.tick()
@@ -194,7 +194,7 @@ def test_one_notice_follows_the_other(raw: int) -> None:
     assert b"two" in bench.taken()
 
 
-def test_at_a_cooked_prompt_the_words_are_output_like_any(cooked: int) -> None:
+def test_at_a_cooked_prompt_a_notice_is_output_like_any_other(cooked: int) -> None:
     bench = Bench(cooked, b"> ")
     bench.notices.add("note \x1b[31m\n of ours")
 
@@ -206,7 +206,7 @@ def test_at_a_cooked_prompt_the_words_are_output_like_any(cooked: int) -> None:
     assert bench.taken() == b"\r\x1b[Knote [31m of ours\r\n> \x1b[3G"
 
 
-def test_words_wait_for_the_emulator(raw: int) -> None:
+def test_a_notice_waits_for_the_emulator(raw: int) -> None:
     clock, paper, screen = FakeClock(), PaperTerminal(), LockedScreen(40, 6)
     notices = Notices(raw, screen, clock, paper)
     clock.advance(1)

@@ -1,4 +1,4 @@
-"""Which program a name means."""
+"""The program that a name stands for."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("before", ["", ".:", ":", "bin:", "./bin:", "::"])
-def test_only_whole_paths_of_the_path_count(program: Path, before: str) -> None:
+def test_only_absolute_entries_of_the_path_count(program: Path, before: str) -> None:
     assert locate("claude", before + str(program.parent)) == str(program)
     assert locate("claude", before.rstrip(":")) is None
     assert find_command("claude", {"PATH": before + str(program.parent)}) == str(program)
 
 
 @pytest.mark.usefixtures("program")
-def test_a_program_of_the_current_folder_is_told_to_be_that() -> None:
+def test_the_error_says_that_a_program_is_only_in_the_current_folder() -> None:
     with pytest.raises(CommandMissing, match="an entry of the PATH that means the current folder"):
         find_command("claude", {"PATH": "bin"})
     with pytest.raises(CommandMissing, match="is not installed") as caught:
@@ -37,7 +37,7 @@ def test_a_program_of_the_current_folder_is_told_to_be_that() -> None:
     assert caught.value.hint == "install it"
 
 
-def test_without_a_path_the_one_of_this_process_counts(monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+def test_without_a_path_that_of_this_process_counts(monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
     monkeypatch.setenv("PATH", f".:{program.parent}")
 
     assert locate("claude") == str(program)

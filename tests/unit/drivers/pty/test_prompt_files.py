@@ -1,4 +1,4 @@
-"""What is typed for a message with files, data or too much text."""
+"""The text that is typed for a message with files, data or too much text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_short_text_is_typed_as_it_is(tmp_path: Path) -> None:
     ],
     ids=["short", "long", "file", "address", "data"],
 )
-def test_what_is_said_to_store_nothing_stores_nothing(tmp_path: Path, turn: Turn) -> None:
+def test_a_message_that_stores_nothing_writes_no_file(tmp_path: Path, turn: Turn) -> None:
     files = PromptFiles(tmp_path, 300)
 
     files.compose(turn)
@@ -79,7 +79,7 @@ def test_two_files_of_one_name_are_two_files(tmp_path: Path) -> None:
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
 
-def test_a_link_that_lies_there_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "target"
     (tmp_path / "task-1").mkdir()
     (tmp_path / "task-1" / "file").symlink_to(target)
@@ -113,7 +113,7 @@ def test_an_address_and_data_become_text_on_one_line(tmp_path: Path) -> None:
         (DataPart(data=1, media_type="application/geo+json"), "[data application/geo+json: 1]"),
     ],
 )
-def test_the_type_of_a_part_is_told_by_its_name_or_in_words(tmp_path: Path, part: Part, typed: str) -> None:
+def test_the_type_of_a_part_shows_in_its_name_or_in_words(tmp_path: Path, part: Part, typed: str) -> None:
     text = PromptFiles(tmp_path, 1000).compose(turn_of("see", part))
 
     assert text == "[A2A:1a2b3c4d:user] see " + typed.format(tmp_path / "task-1")
@@ -136,7 +136,7 @@ def test_a_long_name_is_cut_by_its_bytes_and_keeps_its_suffix(tmp_path: Path) ->
     assert stored(files.compose(turn)).name == "2-" + "\U00020000" * 19 + ".txt"
 
 
-def test_what_cannot_be_stored_is_a_failure_of_this_message_alone(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_stored_fails_only_its_message(tmp_path: Path) -> None:
     folder = tmp_path / "no folder"
     folder.write_bytes(b"")
 
@@ -160,7 +160,7 @@ def test_without_an_envelope_the_bare_text_is_typed(tmp_path: Path) -> None:
     assert bare.compose(turn_of("word " * 200)).startswith("The message is long")
 
 
-def test_files_are_forgotten_when_they_are_old(tmp_path: Path) -> None:
+def test_old_files_are_removed(tmp_path: Path) -> None:
     path = stored(PromptFiles(tmp_path, 1000).compose(turn_of("look", FilePart(content=b"1", name="a"))))
     os.utime(path.parent, (1000, 1000))
 

@@ -24,7 +24,7 @@ def test_the_first_bytes_are_kept_for_the_emulator() -> None:
     assert picture.lines[0] == "hello"
 
 
-def test_queries_in_the_first_bytes_are_answered_when_it_is_there() -> None:
+def test_queries_in_the_first_bytes_are_answered_once_the_emulator_is_loaded() -> None:
     screen = LockedScreen(40, 6)
     screen.feed(b"\x1b[6n")
     screen.load()
@@ -33,7 +33,7 @@ def test_queries_in_the_first_bytes_are_answered_when_it_is_there() -> None:
     assert screen.take_replies() == b""
 
 
-def test_a_flood_before_the_emulator_is_there_waits_for_it() -> None:
+def test_a_flood_of_output_waits_for_the_emulator() -> None:
     screen = LockedScreen(40, 6)
     screen.feed(b"x" * (MEGABYTE + 1))
     feeding = threading.Thread(target=screen.feed, args=(b"\r\nlast",))
@@ -49,7 +49,7 @@ def test_a_flood_before_the_emulator_is_there_waits_for_it() -> None:
     assert "last" in picture.lines
 
 
-def test_a_size_that_came_before_the_emulator_counts() -> None:
+def test_a_resize_before_the_emulator_is_loaded_counts() -> None:
     screen = LockedScreen(40, 6)
     screen.resize(20, 5)
     screen.load()

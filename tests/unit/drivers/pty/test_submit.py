@@ -1,4 +1,4 @@
-"""What is written to a program for a message: after what may be left of another one, and when the bytes have left."""
+"""The bytes that are written for a message: after the rest of another one is dropped, and once the program reads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FakeProgram:
 
 
 class FakeContext:
-    """Shows the program as it is before or after Enter; time goes on whenever somebody waits."""
+    """Shows the program as it is before or after Enter; time passes whenever a caller waits."""
 
     def __init__(self, program: FakeProgram, profile: Profile, before: Picture) -> None:
         self.program = program
@@ -90,7 +90,7 @@ def a_submitter(
 
 
 async def deliver(submitter: KeySubmitter, context: FakeContext, *, is_taken: bool) -> list[TurnEvent]:
-    """Type a message until there is proof, or doubt that nobody waits to end."""
+    """Types a message until there is proof, or doubt that no caller waits to end."""
     context.after = SUBMITTED if is_taken else context.before
     context.begun_at = len(context.program.words)
 
@@ -122,7 +122,7 @@ async def test_a_line_that_was_never_proven_is_dropped_before_the_next(
     assert program.words[2:] == [*cleared, TEXT, "\r"]
 
 
-async def test_what_was_proven_leaves_nothing_to_drop() -> None:
+async def test_a_proven_message_leaves_nothing_to_drop() -> None:
     program = FakeProgram()
     submitter, context = a_submitter(program)
     for _ in range(2):
@@ -131,7 +131,7 @@ async def test_what_was_proven_leaves_nothing_to_drop() -> None:
     assert program.words == [TEXT, "\r"] * 2
 
 
-async def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
+async def test_text_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
     program = FakeProgram()
     submitter, context = a_submitter(program, page_profile(), page())
     for _ in range(2):

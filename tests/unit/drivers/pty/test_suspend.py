@@ -1,4 +1,4 @@
-"""What is left of a line that Ctrl-Z has dropped, on a terminal that echoes it."""
+"""The rest of a line that Ctrl-Z has dropped, on a terminal that echoes the key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_line_is_painted_as_the_program_left_it(before: bytes, echoed: bytes
 
 
 @pytest.mark.parametrize(("before", "echoed"), [(b"> ^Z", b""), (b"> ", b"^Z\r\n> "), (b"> ", b"\r> "), (b"", b"\a")])
-def test_what_the_program_has_painted_itself_is_left_alone(before: bytes, echoed: bytes) -> None:
+def test_a_line_that_the_program_has_painted_itself_is_left_alone(before: bytes, echoed: bytes) -> None:
     screen = Screen(30, 8)
     screen.feed(before)
     line = SuspendedLine(screen.picture(), line_profile())

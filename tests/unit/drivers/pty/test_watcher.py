@@ -30,7 +30,7 @@ RESTLESS = replace(DUMMY, times=replace(DUMMY.times, quiet=LONG_SECONDS))
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Counts how often another thread tells it something."""
+    """Counts how often another thread wakes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class Stage:
         self.watcher = ScreenWatcher(RESTLESS, self.screen, self.pump, self.clock, lambda: False)
 
     def prints(self, data: bytes) -> None:
-        """What the pump does when the program has printed something."""
+        """Does what the pump does when the program has printed something."""
         self.screen.feed(data)
         self.pump.last_output = self.clock.monotonic()
         self.watcher.output_came()
 
     async def turn(self) -> None:
-        """Let the loop do what it was told until now."""
+        """Lets the loop run the callbacks that it has."""
         done = self.loop.create_future()
         self.loop.call_soon(done.set_result, None)
         await done
@@ -114,8 +114,8 @@ def a_terminal() -> Generator[int]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_looks_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only edges wake who waits here."""
+def only_edges_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets only edges wake a waiting caller."""
     monkeypatch.setattr(watcher_module, "_SWEEP_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(watcher_module, "_IDLE_SECONDS", LONG_SECONDS)
 
@@ -135,18 +135,18 @@ def test_a_flood_of_output_wakes_the_loop_once_for_each_look() -> None:
     on_stage(scene)
 
 
-def test_who_waits_sees_what_is_printed_while_a_later_look_was_planned() -> None:
+def test_a_waiting_caller_sees_output_that_came_while_a_later_look_was_planned() -> None:
     async def scene(stage: Stage) -> None:
-        stage.prints(b"planned for later, as nobody waits\r\n")
+        stage.prints(b"planned for later, as no caller waits\r\n")
         await stage.turn()
         await stage.wait()
 
-        assert "planned for later, as nobody waits" in shown(stage)
+        assert "planned for later, as no caller waits" in shown(stage)
 
     on_stage(scene)
 
 
-def test_what_is_printed_after_a_look_is_told_anew() -> None:
+def test_output_after_a_look_notifies_the_loop_again() -> None:
     async def scene(stage: Stage) -> None:
         for word in ("one", "two", "three"):
             stage.watcher.look()
@@ -159,7 +159,7 @@ def test_what_is_printed_after_a_look_is_told_anew() -> None:
     on_stage(scene)
 
 
-def test_what_is_printed_after_somebody_else_has_looked_is_told_anew() -> None:
+def test_output_after_the_look_of_another_caller_notifies_the_loop_again() -> None:
     async def scene(stage: Stage) -> None:
         stage.watcher.look()
         waiting = asyncio.ensure_future(stage.wait())

@@ -155,7 +155,7 @@ async def test_a_step_leads_to_its_state(step: str, expected: TurnEvent) -> None
     assert (await play(agent(default(step)), turn()))[0] == expected
 
 
-async def test_artifacts_of_each_kind_are_handed_over() -> None:
+async def test_artifacts_of_each_kind_are_produced() -> None:
     encoded = base64.b64encode(b"\x00\xff").decode()
     driver = agent(
         default(
@@ -344,7 +344,7 @@ async def events_until(events: AsyncIterator[TurnEvent], seen: Callable[[TurnEve
         ['{ artifact = "{text}.txt", text = "{text}" }'],
     ],
 )
-async def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: list[str]) -> None:
+async def test_a_rule_that_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: list[str]) -> None:
     at_once = agent(default(*steps)).answer_at_once(turn("hi").message)
 
     assert at_once is not None
@@ -356,13 +356,13 @@ async def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(step
     ["{ wait = 1 }", '{ ask = "which?" }', '{ question = "May I?" }', "{ exit = 3 }"],
     ids=lambda step: step[2:6],
 )
-def test_what_needs_time_or_somebody_is_not_answered_at_once(step: str) -> None:
+def test_a_rule_that_needs_time_or_a_person_is_not_answered_at_once(step: str) -> None:
     steps = [step] if "exit" in step else [step, '{ answer = "ok" }']
 
     assert agent(default(*steps)).answer_at_once(turn().message) is None
 
 
-def test_nothing_is_answered_at_once_before_it_is_ready_nor_after_its_end() -> None:
+def test_nothing_is_answered_at_once_before_the_agent_is_ready_or_after_its_end() -> None:
     asking = agent('[startup]\nquestion = "Do you trust this folder?"\n' + default('{ answer = "ok" }'))
     stopped = agent(default('{ answer = "ok" }'))
     stopped.stop()

@@ -32,7 +32,7 @@ def agent(script: str) -> ScriptedDriver:
 
 
 async def question_of(events: AsyncGenerator[TurnEvent, None]) -> Question:
-    """Play the turn as far as its question."""
+    """Plays the turn as far as its question."""
     async for event in events:
         if isinstance(event, QuestionRaised):
             return event.question
@@ -71,7 +71,7 @@ async def test_the_turn_goes_on_with_the_answer(choice: Choice, said: str) -> No
         assert text_of(answered.parts) == said
 
 
-async def test_only_what_is_asked_now_and_offered_is_taken() -> None:
+async def test_only_an_offered_answer_to_the_open_question_is_taken() -> None:
     async with asyncio.timeout(5):
         driver = agent(ASKS)
         question = await question_of(driver.take_turn(turn()))
@@ -85,7 +85,7 @@ async def test_only_what_is_asked_now_and_offered_is_taken() -> None:
             await driver.answer(question.id, Choice(option="2"))
 
 
-async def test_it_is_not_interrupted_while_it_asks_but_ends_with_its_host() -> None:
+async def test_an_agent_that_asks_is_not_interrupted_but_ends_with_its_host() -> None:
     async with asyncio.timeout(5):
         driver = agent(ASKS)
         events = driver.take_turn(turn())
@@ -98,7 +98,7 @@ async def test_it_is_not_interrupted_while_it_asks_but_ends_with_its_host() -> N
         assert driver.view().state == READY
 
 
-async def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
+async def test_an_agent_is_not_ready_before_its_startup_question_is_answered() -> None:
     async with asyncio.timeout(5):
         driver = agent(STARTUP)
         question = driver.view().question

@@ -148,7 +148,9 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         ('[{ ask = "which?" }]', False),
     ],
 )
-def test_it_is_known_before_whether_a_message_gets_a_plain_message_and_no_task(steps: str, directly: bool) -> None:
+def test_a_script_knows_beforehand_whether_a_message_gets_a_plain_message_and_no_task(
+    steps: str, directly: bool
+) -> None:
     script = parse_script(f"[default]\nsteps = {steps}")
     message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello"),))
 

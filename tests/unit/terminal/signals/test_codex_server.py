@@ -16,7 +16,7 @@ MESSAGES = recorded("codex", "app_server.jsonl")
 THREAD = MESSAGES[0]["params"]["thread"]["id"]
 
 
-def heard() -> list[list[SignalReport]]:
+def reported() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = AppServerEvents()
     turns: dict[str, list[SignalReport]] = {}
@@ -37,24 +37,24 @@ def up_to(method: str) -> AppServerEvents:
 
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
-    for reports in heard():
-        told = [report.kind for report in reports]
-        assert told[0] is SignalKind.WORKING
-        assert told.count(SignalKind.SUBMITTED) == 1
-        assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
-        assert told[-1] in (SignalKind.ANSWERED, SignalKind.FAILED)
+    for reports in reported():
+        kinds = [report.kind for report in reports]
+        assert kinds[0] is SignalKind.WORKING
+        assert kinds.count(SignalKind.SUBMITTED) == 1
+        assert kinds.count(SignalKind.ANSWERED) + kinds.count(SignalKind.FAILED) == 1
+        assert kinds[-1] in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
 
 def test_prompts_and_answers_are_exact() -> None:
-    first = heard()[0]
+    first = reported()[0]
 
     assert [report.text for report in first if report.kind is SignalKind.SUBMITTED] == ["first by api\n  second line"]
     assert first[-1].text == "FAKE-ECHO: first by api second line"
 
 
 def test_interrupts_failures_and_limits_end_the_turn_with_their_reason() -> None:
-    ends = [reports[-1] for reports in heard()]
+    ends = [reports[-1] for reports in reported()]
 
     assert [end.reason for end in ends[1:6]] == ["interrupted", "api_error", "rate_limited", "", "interrupted"]
     assert ends[2].text == "fake failure"
@@ -111,7 +111,7 @@ def test_an_option_that_remembers_something_names_it() -> None:
 
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
-    reports = heard()[4]
+    reports = reported()[4]
     waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
     question = reports[waits].question
 
@@ -127,7 +127,7 @@ def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_ter
 
 
 def test_edits_are_shown_with_what_is_changed() -> None:
-    asked = [report.question for reports in heard() for report in reports if report.question][-1]
+    asked = [report.question for reports in reported() for report in reports if report.question][-1]
 
     assert asked is not None
     assert asked.detail == "/srv/edited.txt\nhello"
@@ -244,9 +244,9 @@ TURN = {
 def test_a_turn_that_was_over_before_it_was_reported_is_reported_whole() -> None:
     events = up_to("thread/started")
 
-    told = [(report.kind, report.text) for report in events.catch_up(TURN)]
+    reports = [(report.kind, report.text) for report in events.catch_up(TURN)]
 
-    assert told == [
+    assert reports == [
         (SignalKind.WORKING, ""),
         (SignalKind.SUBMITTED, "hello"),
         (SignalKind.ANSWERED, "FAKE-ECHO: hello"),
@@ -274,8 +274,8 @@ def test_a_turn_that_passed_while_the_connection_was_broken_is_reported() -> Non
 def test_a_look_at_a_running_turn_does_not_end_it() -> None:
     events = up_to("thread/started")
 
-    told = [report.kind for report in events.catch_up({**TURN, "status": "inProgress"})]
+    kinds = [report.kind for report in events.catch_up({**TURN, "status": "inProgress"})]
 
-    assert told == [SignalKind.WORKING, SignalKind.SUBMITTED]
+    assert kinds == [SignalKind.WORKING, SignalKind.SUBMITTED]
     end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}
     assert [report.text for report in events.read(end)] == ["FAKE-ECHO: hello"]

@@ -8,7 +8,7 @@ from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 
-def heard() -> list[list[SignalReport]]:
+def reported() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = CopilotEvents()
     turns: dict[str, list[SignalReport]] = {}
@@ -20,7 +20,7 @@ def heard() -> list[list[SignalReport]]:
 
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
-    for reports in heard():
+    for reports in reported():
         assert reports[0].kind is SignalKind.SUBMITTED
         assert [report.kind in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
         assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
@@ -28,7 +28,7 @@ def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
 
 
 def test_the_ends_have_their_texts_and_reasons() -> None:
-    ends = [reports[-1] for reports in heard()]
+    ends = [reports[-1] for reports in reported()]
 
     assert [end.reason for end in ends] == ["", "", "interrupted", "", "api_error", "rate_limited", ""]
     assert ends[0].text.startswith("FAKE-ECHO: ")
@@ -37,7 +37,7 @@ def test_the_ends_have_their_texts_and_reasons() -> None:
 
 
 def test_permissions_and_questions_and_their_answers_are_reported() -> None:
-    asking = [reports for reports in heard() if any(report.kind is SignalKind.WAITING for report in reports)]
+    asking = [reports for reports in reported() if any(report.kind is SignalKind.WAITING for report in reports)]
 
     assert [[report.kind for report in reports] for reports in asking] == [
         [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.WORKING, SignalKind.ANSWERED]

@@ -12,7 +12,7 @@ from tests.unit.terminal.signals.recordings import recorded
 CHAT = recorded("gemini", "chat.jsonl")
 
 
-def heard() -> list[SignalReport]:
+def reported() -> list[SignalReport]:
     """What is reported when the terminal shows readiness after every record that could be the last."""
     chat = GeminiChat()
     reports: list[SignalReport] = []
@@ -25,7 +25,7 @@ def heard() -> list[SignalReport]:
 
 
 def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
-    reports = heard()
+    reports = reported()
 
     assert [report.kind for report in reports] == [
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED) * 2,
@@ -40,7 +40,7 @@ def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
 
 
 def test_the_answer_is_there_byte_for_byte() -> None:
-    answers = [report.text for report in heard() if report.kind is SignalKind.ANSWERED]
+    answers = [report.text for report in reported() if report.kind is SignalKind.ANSWERED]
 
     assert answers[1].endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
 

@@ -13,7 +13,7 @@ from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 
-def heard() -> list[list[SignalReport]]:
+def reported() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = OpenCodeEvents()
     turns: dict[str, list[SignalReport]] = {}
@@ -25,10 +25,10 @@ def heard() -> list[list[SignalReport]]:
 
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
-    for reports in heard():
-        told = [report.kind for report in reports]
-        assert told.count(SignalKind.SUBMITTED) == 1
-        assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
+    for reports in reported():
+        kinds = [report.kind for report in reports]
+        assert kinds.count(SignalKind.SUBMITTED) == 1
+        assert kinds.count(SignalKind.ANSWERED) + kinds.count(SignalKind.FAILED) == 1
         assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
@@ -42,7 +42,7 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
     ],
 )
 def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text: str) -> None:
-    reports = heard()[turn]
+    reports = reported()[turn]
 
     assert next(report.text for report in reports if report.kind is SignalKind.SUBMITTED) == prompt
     assert (reports[-1].kind, reports[-1].text) == (SignalKind.ANSWERED, text)
@@ -50,7 +50,7 @@ def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text
 
 @pytest.mark.parametrize(("turn", "asked"), [(1, "bash: touch made-by-tool.txt"), (-1, "Which colour?")])
 def test_a_question_and_its_answer_are_reported(turn: int, asked: str) -> None:
-    reports = heard()[turn]
+    reports = reported()[turn]
     waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
 
     assert reports[waits].text == asked
@@ -58,7 +58,7 @@ def test_a_question_and_its_answer_are_reported(turn: int, asked: str) -> None:
 
 
 def test_interrupts_and_failures_end_the_turn_with_their_reason() -> None:
-    ends = [reports[-1] for reports in heard()]
+    ends = [reports[-1] for reports in reported()]
 
     assert [end.reason for end in ends] == ["", "", "interrupted", "api_error", "interrupted", ""]
     assert ends[3].text == "fake failure"
@@ -69,19 +69,19 @@ def test_a_rate_limit_has_its_own_reason_and_is_reported_while_it_tries_again() 
     session = {"sessionID": "ses_1"}
     error = {"name": "APIError", "data": {"message": "too many", "statusCode": 429}}
 
-    def tell(name: str, **more: Any) -> SignalReport | None:
+    def read(name: str, **more: Any) -> SignalReport | None:
         return events.read({"type": name, "properties": {**session, **more}})
 
-    tell("message.updated", info={"id": "msg_1", "role": "user"})
-    retry = tell("session.status", status={"type": "retry", "message": "too many"})
-    tell("session.error", error=error)
-    end = tell("session.status", status={"type": "idle"})
+    read("message.updated", info={"id": "msg_1", "role": "user"})
+    retry = read("session.status", status={"type": "retry", "message": "too many"})
+    read("session.error", error=error)
+    end = read("session.status", status={"type": "idle"})
 
     assert retry is not None
     assert end is not None
     assert retry.detail == "its server tries again: too many"
     assert (end.reason, end.text) == ("rate_limited", "too many")
-    assert tell("session.status", status={"type": "idle"}) is None
+    assert read("session.status", status={"type": "idle"}) is None
 
 
 def test_conversations_of_sub_agents_are_left_aside() -> None:
@@ -109,13 +109,13 @@ def test_other_events_are_not_reported(event: dict[str, Any]) -> None:
 
 
 def test_the_time_of_the_next_try_is_reported() -> None:
-    retries = [report.detail for reports in heard() for report in reports if "tries again" in report.detail]
+    retries = [report.detail for reports in reported() for report in reports if "tries again" in report.detail]
 
     assert retries == ["its server tries again at 2026-11-15 11:30:42 UTC: fake rate limit"]
 
 
 def asked(turn: int) -> Question:
-    question = next(report.question for report in heard()[turn] if report.kind is SignalKind.WAITING)
+    question = next(report.question for report in reported()[turn] if report.kind is SignalKind.WAITING)
     assert question is not None
     return question
 
@@ -209,13 +209,13 @@ def test_when_one_of_two_questions_is_answered_the_other_is_reported() -> None:
 def test_a_no_that_ends_the_turn_is_no_answer() -> None:
     events = OpenCodeEvents()
 
-    def tell(name: str, **more: Any) -> SignalReport | None:
+    def read(name: str, **more: Any) -> SignalReport | None:
         return events.read({"type": name, "properties": {"sessionID": "ses_1", **more}})
 
-    tell("message.updated", info={"id": "msg_1", "role": "user"})
-    tell("permission.asked", id="per_1", permission="bash")
-    tell("permission.replied", requestID="per_1", reply="reject")
-    end = tell("session.status", status={"type": "idle"})
+    read("message.updated", info={"id": "msg_1", "role": "user"})
+    read("permission.asked", id="per_1", permission="bash")
+    read("permission.replied", requestID="per_1", reply="reject")
+    end = read("session.status", status={"type": "idle"})
 
     assert end is not None
     assert (end.kind, end.reason) == (SignalKind.FAILED, "interrupted")
@@ -228,12 +228,12 @@ def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_mo
     events.read({"type": "message.updated", "properties": {"sessionID": "ses_1", "info": user}})
 
     assert events.session == "ses_1"
-    assert events.way_of("ses_1") == {
+    assert events.settings_of("ses_1") == {
         "agent": "plan",
         "model": {"providerID": "fake", "modelID": "fake-model"},
         "variant": "high",
     }
-    assert events.way_of("ses_2") == {}
+    assert events.settings_of("ses_2") == {}
 
     events.read({"type": "tui.session.select", "properties": {"sessionID": "ses_2"}})
     assert events.session == "ses_2"

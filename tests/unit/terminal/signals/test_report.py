@@ -20,7 +20,7 @@ from synapse.terminal.signals.report import (
 
 
 def submitted(prompt: str) -> SignalReport:
-    return SignalReport(kind=SignalKind.SUBMITTED, source=Source.SIGNAL, detail="heard", text=prompt)
+    return SignalReport(kind=SignalKind.SUBMITTED, source=Source.SIGNAL, detail="reported", text=prompt)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class FakeAppServer:
     def answers(self) -> list[dict[str, Any]]:
         return [message for message in self.said if "result" in message]
 
-    async def tell(self, method: str, **params: Any) -> None:
+    async def notify(self, method: str, **params: Any) -> None:
         await self._broadcast({"method": method, "params": params})
 
     async def ask(self, number: int, method: str, **params: Any) -> None:
@@ -72,7 +72,7 @@ class FakeAppServer:
         await client.send(json.dumps({"id": message["id"], **answer}))
         if message["method"] == "turn/start" and "result" in answer:
             status = {"type": "active"}
-            await self.tell("thread/status/changed", threadId=message["params"]["threadId"], status=status)
+            await self.notify("thread/status/changed", threadId=message["params"]["threadId"], status=status)
 
     def _answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:

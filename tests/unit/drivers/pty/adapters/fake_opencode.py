@@ -21,14 +21,14 @@ class Asked:
 
 @dataclass
 class FakeOpenCode:
-    """Keeps what it is asked; tells of each message that it takes, unless it is told not to."""
+    """Keeps the requests that it gets; emits an event for each message that it takes, unless it is silent."""
 
     statuses: Mapping[str, int] = field(default_factory=dict[str, int])
     """What it answers to these paths, instead of success."""
     loses_answers: bool = False
     """It takes a message and hangs up without a word."""
     is_mute: bool = False
-    """It tells nothing by its events."""
+    """It emits no events."""
     sessions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The conversations that it lists."""
     asked: list[Asked] = field(default_factory=list[Asked])
@@ -48,17 +48,17 @@ class FakeOpenCode:
     def posts(self) -> list[Asked]:
         return [asked for asked in self.asked if asked.method == "POST"]
 
-    def tell(self, name: str, **properties: Any) -> None:
+    def emit(self, name: str, **properties: Any) -> None:
         data = f"data: {json.dumps({'type': name, 'properties': properties})}\n\n".encode()
         for stream in self._streams:
             stream.write(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def tell_prompt(self, session: str, text: str, message: str = "msg_1") -> None:
+    def emit_prompt(self, session: str, text: str, message: str = "msg_1") -> None:
         model = {"providerID": "fake", "modelID": "fake-model"}
         info = {"id": message, "role": "user", "agent": "plan", "model": model}
-        self.tell("message.updated", sessionID=session, info=info)
+        self.emit("message.updated", sessionID=session, info=info)
         part = {"type": "text", "text": text, "messageID": message, "id": "prt_1"}
-        self.tell("message.part.updated", sessionID=session, part=part)
+        self.emit("message.part.updated", sessionID=session, part=part)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -82,7 +82,7 @@ class FakeOpenCode:
             return
         if path.endswith("/prompt_async"):
             if not self.is_mute:
-                self.tell_prompt(path.split("/")[2], body["parts"][0]["text"])
+                self.emit_prompt(path.split("/")[2], body["parts"][0]["text"])
             if not self.loses_answers:
                 writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
             return

@@ -1,4 +1,4 @@
-"""A listener that keeps what it hears."""
+"""A listener that keeps the reports that it gets."""
 
 from __future__ import annotations
 

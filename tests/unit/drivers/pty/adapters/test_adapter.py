@@ -27,14 +27,14 @@ def test_a_new_version_is_asked_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("remembered", ["no JSON", "[]"])
-def test_a_memory_that_cannot_be_read_is_no_memory(tmp_path: Path, remembered: str) -> None:
+def test_flags_that_cannot_be_read_are_asked_for_again(tmp_path: Path, remembered: str) -> None:
     launch = launch_in(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
     launch.flags_file.write_text(remembered, encoding="utf-8")
 
     assert knows_flag("--new", launch)
 
 
-def test_a_memory_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+def test_flags_that_cannot_be_written_are_known_all_the_same(tmp_path: Path) -> None:
     launch = launch_in(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
     launch.flags_file.mkdir()
 

@@ -42,7 +42,7 @@ def test_the_persons_own_settings_keep_working(tmp_path: Path, given: str) -> No
 
 
 @pytest.mark.parametrize("given", ["missing.json", "{", "[]", '{"disableAllHooks": true}'])
-def test_settings_that_leave_no_room_for_hooks_are_passed_on_and_said(tmp_path: Path, given: str) -> None:
+def test_settings_that_switch_hooks_off_are_passed_on_and_reported(tmp_path: Path, given: str) -> None:
     (tmp_path / "[]").write_text("[]", encoding="utf-8")
     signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
 
@@ -64,7 +64,7 @@ def test_settings_that_leave_no_room_for_hooks_are_passed_on_and_said(tmp_path: 
         ),
     ],
 )
-def test_hooks_do_not_go_by_way_of_a_proxy(tmp_path: Path, env: dict[str, str], added: dict[str, str]) -> None:
+def test_hooks_do_not_use_a_proxy(tmp_path: Path, env: dict[str, str], added: dict[str, str]) -> None:
     assert ClaudeSignals(launch_in(tmp_path, env)).prepare(()).env == added
 
 
@@ -121,7 +121,7 @@ async def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path
 
 
 def spoken(*texts: str, message: str = "m1", **more: object) -> str:
-    """A line of the transcript: what its assistant said."""
+    """A line of the transcript with words of the assistant."""
     content = [{"type": "text", "text": text} for text in texts]
     line = {"type": "assistant", "uuid": f"{message} {texts}", "message": {"id": message, "content": content}}
     return json.dumps({**line, **more}) + "\n"
@@ -183,7 +183,7 @@ async def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
     signals.stop()
 
 
-async def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_told(tmp_path: Path) -> None:
+async def test_a_hook_whose_dialog_a_person_answered_is_released_and_the_next_is_reported(tmp_path: Path) -> None:
     signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     first = signals.receive(hook("PermissionRequest", tool_name="Bash"))

@@ -1,4 +1,4 @@
-"""Claude Code tells its prompts by a pipe, so that no prompt waits for us."""
+"""Claude Code reports its prompts by a pipe, so that no prompt waits for us."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def prompt_hook(prepared: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-async def told(folder: Path, scene: Scene) -> list[str]:
-    """What was told in a scene, which gets the writing end of the pipe."""
+async def reported(folder: Path, scene: Scene) -> list[str]:
+    """Returns what was reported in a scene, which gets the writing end of the pipe."""
     signals, listener = ClaudeSignals(launch_in(folder)), KeepingListener()
     listener.is_ready = True
     signals.prepare(())
@@ -54,7 +54,7 @@ def test_the_hook_runs_beside_the_prompt_and_writes_to_a_private_pipe(tmp_path: 
     assert (stat.S_ISFIFO(mode), mode & 0o777) == (True, 0o600)
 
 
-def test_where_no_pipe_can_be_made_it_reports_as_the_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_pipe_can_be_made_the_hook_reports_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_given: object) -> None:
         raise OSError("no pipes on this file system")
 
@@ -64,7 +64,7 @@ def test_where_no_pipe_can_be_made_it_reports_as_the_others_do(tmp_path: Path, m
     assert (hook["type"], hook["url"]) == ("http", "http://127.0.0.1:8100/signals")
 
 
-async def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
+async def test_a_prompt_is_reported_however_its_bytes_are_cut(tmp_path: Path) -> None:
     async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         data = b"not JSON\n" + json.dumps(SENT).encode() + b"\n"
         for at in range(0, len(data), 7):
@@ -72,13 +72,11 @@ async def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=0.0)
         await until(lambda: bool(listener.reports))
 
-    assert await told(tmp_path, scene) == ["submitted: please look at it"]
+    assert await reported(tmp_path, scene) == ["submitted: please look at it"]
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-async def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cut_off(
-    tmp_path: Path, end: bytes
-) -> None:
+async def test_the_command_writes_a_whole_line_also_after_one_that_was_cut_off(tmp_path: Path, end: bytes) -> None:
     async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         command = prompt_hook(("--settings", str(tmp_path / "launch" / "settings.json")))["command"]
         os.write(writer, b'{"prompt": "its command was killed whi')
@@ -86,25 +84,25 @@ async def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cu
         await asyncio.to_thread(subprocess.run, ("sh", "-c", command), input=given, check=True, timeout=30)
         await until(lambda: bool(listener.reports))
 
-    assert await told(tmp_path, scene) == ["submitted: please look at it"]
+    assert await reported(tmp_path, scene) == ["submitted: please look at it"]
 
 
-async def test_what_became_of_a_prompt_is_told_behind_the_prompt(tmp_path: Path) -> None:
+async def test_the_end_of_a_turn_is_reported_after_its_prompt(tmp_path: Path) -> None:
     async def scene(signals: ClaudeSignals, _listener: KeepingListener, writer: int) -> None:
         os.write(writer, json.dumps(SENT).encode() + b"\n")
         signals.receive(STOP)
 
-    assert await told(tmp_path, scene) == ["submitted: please look at it", "answered: it is fine"]
+    assert await reported(tmp_path, scene) == ["submitted: please look at it", "answered: it is fine"]
 
 
-async def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Path) -> None:
+async def test_a_prompt_that_is_reported_after_its_turn_begins_nothing(tmp_path: Path) -> None:
     async def scene(signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         signals.receive(STOP)
         os.write(writer, json.dumps(SENT).encode() + b"\n")
         os.write(writer, json.dumps({**SENT, "prompt_id": "next"}).encode() + b"\n")
         await until(lambda: len(listener.reports) > 1)
 
-    assert await told(tmp_path, scene) == ["answered: it is fine", "submitted: please look at it"]
+    assert await reported(tmp_path, scene) == ["answered: it is fine", "submitted: please look at it"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ async def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Pat
         (("before", ""), ["submitted: please look at it"]),
     ],
 )
-async def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
+async def test_an_interrupt_that_came_before_its_prompt_is_reported_after_it(
     tmp_path: Path, turns: tuple[str, ...], expected: list[str]
 ) -> None:
     transcript = tmp_path / "transcript.jsonl"
@@ -126,4 +124,4 @@ async def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
         os.write(writer, json.dumps({**SENT, "transcript_path": str(transcript)}).encode() + b"\n")
         await until(lambda: bool(listener.reports))
 
-    assert await told(tmp_path, scene) == expected
+    assert await reported(tmp_path, scene) == expected

@@ -1,4 +1,4 @@
-"""Codex's rollout is found by who has it open, and followed while it grows."""
+"""Codex's rollout is found among the files that Codex has open, and followed while it grows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path,
     assert len(listener.reports) == TOLD_BY_ALL_LINES
 
 
-async def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
+async def test_where_open_files_are_not_shown_the_newest_rollout_of_the_folder_is_followed(
     tmp_path: Path, rollout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "shows_open_files", lambda: False)
@@ -66,7 +66,7 @@ async def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
     assert len((await follow(tmp_path, rollout, 0)).reports) == TOLD_BY_ALL_LINES
 
 
-async def test_what_was_said_before_the_launch_is_left_out(tmp_path: Path, rollout: Path) -> None:
+async def test_records_from_before_the_launch_are_left_out(tmp_path: Path, rollout: Path) -> None:
     old = [line.replace("2026-11-15T1", "2026-11-14T1") for line in LINES]
     rollout.write_text("\n".join(old) + "\n", encoding="utf-8")
 

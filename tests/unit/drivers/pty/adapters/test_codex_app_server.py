@@ -50,13 +50,13 @@ def codex(
     folder: Path,
     made: list[CodexAppServerSignals],
     *,
-    told: str = KNOWS,
+    help_text: str = KNOWS,
     server: str = LISTENS,
     home: Path | None = None,
 ) -> CodexAppServerSignals:
     folder.mkdir(exist_ok=True)
     path = folder / "codex"
-    path.write_text(SCRIPT.format(help=told, server=server), encoding="utf-8")
+    path.write_text(SCRIPT.format(help=help_text, server=server), encoding="utf-8")
     path.chmod(0o755)
     signals = CodexAppServerSignals(launch_in(folder, {"HOME": str(home or folder)}, command=str(path)))
     made.append(signals)
@@ -79,7 +79,7 @@ def test_its_terminal_is_given_a_server_that_is_configured_like_itself(
 CONVERSATION = "01a1e1c5-3e2d-76c2-80cf-72eb4097bb4a"
 
 
-def test_a_goodbye_that_names_its_server_is_corrected(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
+def test_a_last_line_that_names_the_server_is_corrected(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
     signals = codex(tmp_path, made)
     _, remote, *_ = signals.prepare(()).arguments
 
@@ -89,8 +89,8 @@ def test_a_goodbye_that_names_its_server_is_corrected(tmp_path: Path, made: list
     assert signals.correction(f"To reconnect, run: codex --remote {remote}").endswith("--name ada -- resume")
 
 
-def test_a_goodbye_without_a_server_is_left_alone(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
-    alone, served = codex(tmp_path, made, told="--no-daemon"), codex(tmp_path / "other", made)
+def test_a_last_line_without_a_server_is_left_alone(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
+    alone, served = codex(tmp_path, made, help_text="--no-daemon"), codex(tmp_path / "other", made)
     alone.prepare(())
     served.prepare(())
 
@@ -98,7 +98,7 @@ def test_a_goodbye_without_a_server_is_left_alone(tmp_path: Path, made: list[Cod
         assert signals.correction(f"To continue this session, run codex resume {CONVERSATION}") == ""
 
 
-def test_what_was_made_for_a_launch_goes_with_it(tmp_path: Path) -> None:
+def test_the_files_of_a_launch_are_removed_with_it(tmp_path: Path) -> None:
     signals = codex(tmp_path, [])
     signals.prepare(())
 
@@ -136,7 +136,7 @@ async def followed_instead(
 
 
 async def test_an_older_version_is_followed_by_its_rollout(tmp_path: Path) -> None:
-    arguments, missing = await followed_instead(codex(tmp_path, [], told="      --no-daemon"))
+    arguments, missing = await followed_instead(codex(tmp_path, [], help_text="      --no-daemon"))
 
     assert arguments == ("--no-daemon",)
     assert "this version has no server" in missing
@@ -149,14 +149,14 @@ async def test_arguments_that_are_not_for_a_server_are_kept(tmp_path: Path) -> N
     assert "its arguments" in missing
 
 
-async def test_a_server_that_does_not_start_is_done_without(tmp_path: Path) -> None:
+async def test_if_the_server_does_not_start_the_rollout_is_followed(tmp_path: Path) -> None:
     arguments, missing = await followed_instead(codex(tmp_path, [], server="exit 1"))
 
     assert arguments == ("--no-daemon",)
     assert "did not start" in missing
 
 
-async def test_where_its_terminal_would_ask_for_trust_it_can_ask(tmp_path: Path) -> None:
+async def test_where_the_tui_would_ask_for_trust_it_runs_without_a_server(tmp_path: Path) -> None:
     (tmp_path / ".codex").mkdir()
     signals = codex(tmp_path, [], home=tmp_path / "elsewhere")
 
@@ -176,7 +176,7 @@ async def test_where_its_terminal_would_ask_for_trust_it_can_ask(tmp_path: Path)
         (".codex", "", False),
     ],
 )
-def test_trust_is_asked_for_settings_of_a_folder_that_nobody_has_judged(
+def test_trust_is_asked_for_settings_of_a_folder_that_no_person_has_judged(
     tmp_path: Path, settings: str, trusted: str, *, asks: bool
 ) -> None:
     (tmp_path / "work" / "project").mkdir(parents=True)

@@ -18,7 +18,7 @@ from synapse.drivers.pty.adapters.codex import server_arguments, works_remotely
         ("fork",),
     ],
 )
-def test_what_was_tried_with_a_server_is_known(arguments: tuple[str, ...]) -> None:
+def test_arguments_that_were_tried_with_a_server_are_accepted(arguments: tuple[str, ...]) -> None:
     assert works_remotely(arguments)
 
 
@@ -37,7 +37,7 @@ def test_what_was_tried_with_a_server_is_known(arguments: tuple[str, ...]) -> No
         ("-m",),
     ],
 )
-def test_everything_else_is_for_a_plain_terminal(arguments: tuple[str, ...]) -> None:
+def test_other_arguments_start_a_tui_without_a_server(arguments: tuple[str, ...]) -> None:
     assert not works_remotely(arguments)
 
 

@@ -1,4 +1,4 @@
-"""A second client of Codex's app-server hears turns, answers what is asked and hands messages over."""
+"""A second client of Codex's app-server reports turns, answers questions and sends messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def with_client(
         return await work(client, listener)
 
 
-async def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(tmp_path: Path) -> None:
+async def test_the_first_turn_is_reported_though_it_was_over_before_we_subscribed(tmp_path: Path) -> None:
     server = FakeAppServer(resumes_after=3)
 
     async def work(client: CodexClient, listener: KeepingListener) -> str:
@@ -63,8 +63,8 @@ async def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(
         return evidence
 
     assert await with_client(tmp_path, server, work) == "its server began the turn turn-1"
-    told = {"threadId": THREAD, "input": [{"type": "text", "text": "hello\n  there[2J"}]}
-    assert server.calls("turn/start") == [told]
+    params = {"threadId": THREAD, "input": [{"type": "text", "text": "hello\n  there[2J"}]}
+    assert server.calls("turn/start") == [params]
 
 
 async def test_a_refusal_means_that_nothing_was_taken(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: 
         assert not client.is_ready
         with pytest.raises(NotTaken):
             await client.send("hello")
-        await server.tell("thread/started", thread={"id": "new", "ephemeral": False})
+        await server.notify("thread/started", thread={"id": "new", "ephemeral": False})
         await until(lambda: client.is_ready)
         await client.send("hello")
         assert server.calls("turn/start")[0]["threadId"] == "new"
@@ -117,19 +117,19 @@ async def test_an_approval_is_answered_with_the_decision(tmp_path: Path) -> None
     async def work(client: CodexClient, listener: KeepingListener) -> bool:
         answering = asyncio.create_task(client.answer(await asked(server, listener), Choice(option="1")))
         await until(lambda: bool(server.answers()))
-        await server.tell("serverRequest/resolved", threadId=THREAD, requestId=5)
+        await server.notify("serverRequest/resolved", threadId=THREAD, requestId=5)
         return await answering
 
     assert await with_client(tmp_path, server, work)
     assert server.answers() == [{"id": 5, "result": {"decision": "accept"}}]
 
 
-async def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Path) -> None:
+async def test_a_question_that_the_person_answered_first_is_not_answered_again(tmp_path: Path) -> None:
     server = FakeAppServer()
 
     async def work(client: CodexClient, listener: KeepingListener) -> bool:
         question = await asked(server, listener)
-        await server.tell("serverRequest/resolved", threadId=THREAD, requestId=5)
+        await server.notify("serverRequest/resolved", threadId=THREAD, requestId=5)
         await until(lambda: listener.reports[-1].kind is SignalKind.WORKING)
         return await client.answer(question, Choice(option="1"))
 
@@ -138,7 +138,7 @@ async def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Pa
 
 
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="this system does not show connections")
-async def test_the_terminal_is_waited_for_because_the_first_client_names_the_server(
+async def test_the_client_waits_for_the_tui_because_the_first_client_names_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Path] = []

@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class FakeServer:
-    """Says no at first, then tells the recorded events and hangs up."""
+    """Refuses at first, then sends the recorded events and hangs up."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -51,7 +51,7 @@ class FakeServer:
         writer.close()
 
 
-async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
+async def test_events_become_reports_also_if_the_server_was_not_up_at_first(tmp_path: Path) -> None:
     signals, listener = OpenCodeSignals(launch_in(tmp_path)), KeepingListener()
     prepared = signals.prepare(("-c",))
     assert prepared.arguments[:2] == ("-c", "--port")

@@ -14,7 +14,7 @@ import pytest
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import opencode
-from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
+from synapse.drivers.pty.adapters.adapter import ApiSender, NotTaken
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.net.http_types import HttpFailed
 from synapse.terminal.picture import Picture
@@ -45,7 +45,7 @@ async def running(
 
 
 def sending(
-    folder: Path, server: FakeOpenCode, work: Callable[[Sender, KeepingListener], Awaitable[Kept]], *arguments: str
+    folder: Path, server: FakeOpenCode, work: Callable[[ApiSender, KeepingListener], Awaitable[Kept]], *arguments: str
 ) -> Kept:
     async def story() -> Kept:
         async with running(folder, server, *arguments) as (signals, listener):
@@ -56,7 +56,7 @@ def sending(
     return asyncio.run(story())
 
 
-async def send_hello(sender: Sender, _listener: KeepingListener) -> str:
+async def send_hello(sender: ApiSender, _listener: KeepingListener) -> str:
     return await sender.send("hello\n  there\x1b[2J")
 
 
@@ -82,12 +82,12 @@ def test_the_agent_and_the_model_of_the_command_line_are_used(tmp_path: Path) ->
     assert (body["agent"], body["model"]) == ("plan", {"providerID": "fake", "modelID": "some/model"})
 
 
-def test_a_later_message_goes_where_the_person_has_spoken_last_and_as_they_did(tmp_path: Path) -> None:
+def test_a_later_message_uses_the_persons_last_conversation_agent_and_model(tmp_path: Path) -> None:
     server = FakeOpenCode()
 
-    async def work(sender: Sender, listener: KeepingListener) -> None:
+    async def work(sender: ApiSender, listener: KeepingListener) -> None:
         await sender.send("ours")
-        server.tell_prompt("ses_theirs", "what the person typed", "msg_2")
+        server.emit_prompt("ses_theirs", "what the person typed", "msg_2")
         await until(lambda: len([report for report in listener.reports if report.kind is SignalKind.SUBMITTED]) == 2)
         await sender.send("ours again")
 
@@ -104,10 +104,10 @@ OURS = {"id": "ses_ours", "title": "Our work"}
 
 
 def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
-    """Where a message goes when this is on the screen; `ses_ours` was spoken in before."""
+    """Returns where a message goes when this is on the screen; `ses_ours` had a message before."""
 
-    async def work(sender: Sender, listener: KeepingListener) -> None:
-        server.tell_prompt("ses_ours", "what the person typed")
+    async def work(sender: ApiSender, listener: KeepingListener) -> None:
+        server.emit_prompt("ses_ours", "what the person typed")
         await until(lambda: any(report.kind is SignalKind.SUBMITTED for report in listener.reports))
         listener.shown = shown
         await sender.send("ours")
@@ -159,7 +159,7 @@ def test_a_message_goes_into_the_conversation_that_is_still_shown(
         ("OpenCode", [OURS]),
     ],
 )
-def test_a_message_is_left_to_be_typed_where_another_conversation_may_be_shown(
+def test_a_message_is_typed_if_another_conversation_may_be_shown(
     tmp_path: Path, title: str, sessions: list[dict[str, str]]
 ) -> None:
     server = FakeOpenCode(sessions=sessions)
@@ -221,7 +221,7 @@ def test_an_old_conversation_is_known_after_its_first_message(tmp_path: Path, ar
 def answering(folder: Path, server: FakeOpenCode, choice: Choice, question: str = "per_1") -> bool:
     async def story() -> bool:
         async with running(folder, server) as (signals, listener):
-            server.tell("permission.asked", id="per_1", sessionID="ses_1", permission="bash", always=["touch *"])
+            server.emit("permission.asked", id="per_1", sessionID="ses_1", permission="bash", always=["touch *"])
             await until(lambda: any(report.question for report in listener.reports))
             return await signals.answer(question, choice)
 
@@ -235,20 +235,22 @@ def test_a_permission_is_answered_by_its_server(tmp_path: Path) -> None:
     assert server.posts() == [Asked("POST", "/permission/per_1/reply", {"reply": "once"})]
 
 
-def test_who_answers_after_the_person_is_told_so(tmp_path: Path) -> None:
+def test_an_answer_after_that_of_the_person_is_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionGone):
         answering(tmp_path, FakeOpenCode(statuses={"/permission/per_1/reply": 404}), Choice(option="1"))
 
 
 @pytest.mark.parametrize(("question", "choice"), [("per_2", Choice(option="1")), ("per_1", Choice(text="why?"))])
-def test_what_its_server_has_no_words_for_is_left_to_keys(tmp_path: Path, question: str, choice: Choice) -> None:
+def test_an_answer_that_the_server_cannot_express_is_left_to_keys(
+    tmp_path: Path, question: str, choice: Choice
+) -> None:
     server = FakeOpenCode()
 
     assert not answering(tmp_path, server, choice, question)
     assert server.posts() == []
 
 
-def test_before_its_server_is_up_nothing_is_sent_or_answered(tmp_path: Path) -> None:
+def test_before_the_server_is_up_nothing_is_sent_or_answered(tmp_path: Path) -> None:
     signals = OpenCodeSignals(launch_in(tmp_path))
     signals.prepare(())
 

@@ -1,4 +1,4 @@
-"""What a CLI's server says while it says it reaches the listener."""
+"""The text of a running turn reaches the listener while the CLI's server streams it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def test_opencodes_deltas_reach_the_listener(tmp_path: Path) -> None:
     signals.start(listener, 0)
     try:
         await until(lambda: signals.sender() is not None)
-        server.tell_prompt("ses_1", "hello")
+        server.emit_prompt("ses_1", "hello")
         info = {"id": "msg_2", "role": "assistant", "parentID": "msg_1"}
-        server.tell("message.updated", sessionID="ses_1", info=info)
+        server.emit("message.updated", sessionID="ses_1", info=info)
         part = {"id": "prt_2", "type": "text", "text": "", "messageID": "msg_2"}
-        server.tell("message.part.updated", sessionID="ses_1", part=part)
+        server.emit("message.part.updated", sessionID="ses_1", part=part)
         for delta in ("Hel", "lo"):
             words = {"messageID": "msg_2", "partID": "prt_2", "field": "text", "delta": delta}
-            server.tell("message.part.delta", sessionID="ses_1", **words)
+            server.emit("message.part.delta", sessionID="ses_1", **words)
         await until(lambda: len(listener.said) == 2)
     finally:
         signals.stop()
@@ -54,10 +54,10 @@ async def test_codexs_deltas_reach_the_listener(tmp_path: Path, monkeypatch: pyt
     client.start()
     try:
         await until(lambda: client.is_ready)
-        await server.tell("turn/started", threadId=THREAD, turn={"id": "turn-9"})
+        await server.notify("turn/started", threadId=THREAD, turn={"id": "turn-9"})
         for delta in ("Hel", "lo"):
             words = {"turnId": "turn-9", "itemId": "i", "delta": delta}
-            await server.tell("item/agentMessage/delta", threadId=THREAD, **words)
+            await server.notify("item/agentMessage/delta", threadId=THREAD, **words)
         await until(lambda: len(listener.said) == 2)
     finally:
         client.stop()

@@ -1,4 +1,4 @@
-"""Gemini's and Copilot's transcripts are found by their session, never by what they say."""
+"""Gemini's and Copilot's transcripts are found by their session, never by their text."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ async def test_a_name_that_the_person_chose_is_kept_and_used(
     assert signals.prepare(arguments).arguments == arguments
     events = tmp_path / ".copilot" / "session-state" / "theirs" / "events.jsonl"
 
-    reports = await heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
+    reports = await reported(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
 
     assert [report.kind for report in reports][:2] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
-async def heard(signals: Adapter, listener: KeepingListener, file: Path, lines: list[str]) -> list[SignalReport]:
+async def reported(signals: Adapter, listener: KeepingListener, file: Path, lines: list[str]) -> list[SignalReport]:
     signals.start(listener, 0)
     signals.look()
     signals.receive({})
@@ -173,7 +173,7 @@ async def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path:
     assert seen == ["second-session"]
 
 
-async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
+async def test_if_two_sessions_are_resumed_at_once_none_counts_as_geminis(tmp_path: Path) -> None:
     gemini = ResumedGemini(tmp_path)
     gemini.resume("first-session")
     gemini.resume("second-session")

@@ -28,7 +28,7 @@ def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     assert tail.read() == [{"b": 2}]
 
 
-def test_what_is_there_already_can_be_left_out(tmp_path: Path) -> None:
+def test_lines_that_are_there_already_can_be_skipped(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     assert tail_from_now(path).read() == []
     path.write_bytes(b'{"a": 1}\n')
