@@ -35,7 +35,10 @@ connection = socket.socket(socket.AF_UNIX)
 connection.connect(path)
 lines = [f"{method} {target} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
 connection.sendall("\\r\\n".join([*lines, "Connection: close", "", body]).encode())
-print(connection.recv(65536).decode(), flush=True)
+told = b""
+while piece := connection.recv(65536):
+    told += piece
+print(told.decode(), flush=True)
 """
 # The process that connects exits; its child goes on with the connection, and writes what it is told into a file.
 HAND_ON = """
