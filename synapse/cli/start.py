@@ -6,6 +6,7 @@ an agent restarts an agent     its host restarts itself, so that it keeps the ri
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from synapse.cli.agents import as_fields
@@ -16,11 +17,11 @@ from synapse.cli.person import launch_settings, objection, require_deciding_pers
 from synapse.cli.tasks import stored_queue
 from synapse.cli.trust import settings_here
 from synapse.client.fan_out import ask_all
-from synapse.client.hosts import GATEWAY, find_agent, open_gateways, open_registry
+from synapse.client.hosts import GATEWAY, current_folder, find_agent, open_gateways, open_registry
 from synapse.config.settings import load_settings
 from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import NotFound, StoreFailed, UnsupportedOperation
+from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
 from synapse.registry.files import FileRegistry
 
@@ -178,12 +179,30 @@ def run_restart(arguments: list[str]) -> int:
         again = restart_host(entry, registry, settings.logs)
     else:
         stop_host(entry, registry, force=options.force)
-        again = start_host(launch, registry, settings.logs)
+        try:
+            again = start_host(launch, registry, settings.logs)
+        except PortTaken as error:
+            raise PortTaken(
+                f"{short_name(entry)} is stopped, and cannot start again: {error}",
+                hint=f"to start it on another port: {start_command(launch)}",
+            ) from None
     if options.json:
         print_json(as_fields(ask_all([again], "GET", "/status")[0]))
     else:
         print_notice(f"{short_name(again)} restarted (pid {again.pid}, port {again.port})")
     return 0
+
+
+def start_command(launch: HostLaunch) -> str:
+    """Returns what a person can type to start the agent on a free port, in its own folder."""
+    words = ["synapse", "start", *launch.verb]
+    words += ["--name", launch.name] if launch.name else []
+    words += [] if launch.instructions else ["--no-instructions"]
+    words += ["--", *launch.arguments] if launch.arguments else []
+    command = shlex.join(words)
+    if not launch.folder or launch.folder == current_folder():
+        return command
+    return f"cd {shlex.quote(launch.folder)} && {command}"
 
 
 def command_line(pid: int) -> list[str]:

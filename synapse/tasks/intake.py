@@ -275,17 +275,7 @@ class Intake:
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
         """Continue a task: the message answers its open question, or is added to it and queued like any other."""
-        task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
-        if not task.state.is_interrupted:
-            # A caller of a gateway may have read the question in the store before this process learns it is durable.
-            task = await self._journal.load_latest(task.id)
-        if not caller.sees(task.scope):
-            raise TaskNotFound(request.task_id)
-        if request.context_id not in ("", task.context_id):
-            raise InvalidRequest(
-                f"task {task.short_id} belongs to another context than '{request.context_id}'",
-                hint="leave out the context: the task has one",
-            )
+        task = await self._find_continued(request, caller)
         digest = self._acceptance.digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
             return known
@@ -304,6 +294,24 @@ class Intake:
         sender, verified = sender_of(request.sender, caller, ())
         message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
         return await self._add_prompt(message, task, digest)
+
+    async def _find_continued(self, request: SendMessage, caller: Caller) -> Task:
+        """Return the task that a message continues, with the question that the caller may have been shown."""
+        task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
+        if not task.state.is_interrupted:
+            # A caller of a gateway may have read the question in the store before this process learns it is durable.
+            task = await self._journal.load_latest(task.id)
+        if not caller.sees(task.scope):
+            raise TaskNotFound(request.task_id)
+        if request.context_id not in ("", task.context_id):
+            raise InvalidRequest(
+                f"task {task.short_id} belongs to another context than '{request.context_id}'",
+                hint="leave out the context: the task has one",
+            )
+        if not task.state.is_interrupted:
+            # The status shows a question as soon as the driver sees it, and callers answer what they were shown.
+            task = await self._questions.recorded(task)
+        return task
 
     async def _add_prompt(self, message: Message, task: Task, digest: str) -> Task:
         now = self._clock.now()

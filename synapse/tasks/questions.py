@@ -77,6 +77,14 @@ class Questions:
             return None
         return task if task.question or question else None
 
+    async def recorded(self, task: Task) -> Task:
+        """Return the task once it shows the question that its driver has seen, which is being recorded."""
+        is_asked = task.id == self._worker.current and self._worker.question is not None
+        # Before there is proof that the program has the message, questions are not recorded.
+        if is_asked and task.question is None and not is_in_doubt(task):
+            await self._until(task, lambda asked: asked is not None)
+        return await self._journal.load(task.id)
+
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
         """Answer the open question of `task`, or of the agent outside of a task; return the task after it.
 
@@ -87,7 +95,7 @@ class Questions:
             QuestionGone: it was answered before.
         """
         if task is not None:
-            task = await self._recorded(task)
+            task = await self.recorded(task)
         question = self._question(task)
         if question is None:
             raise NothingAsked(f"{_name(task) or self._me.agent_id} has no open question")
@@ -136,14 +144,6 @@ class Questions:
             log.warning("question_not_denied", extra={"error": failure.code})
             return False
         return True
-
-    async def _recorded(self, task: Task) -> Task:
-        """Return the task once it shows the question that its driver has seen, which is being recorded."""
-        is_asked = task.id == self._worker.current and self._worker.question is not None
-        # Before there is proof that the program has the message, questions are not recorded.
-        if is_asked and task.question is None and not is_in_doubt(task):
-            await self._until(task, lambda asked: asked is not None)
-        return await self._journal.load(task.id)
 
     def _question(self, task: Task | None) -> Question | None:
         live = self._worker.question

@@ -92,7 +92,7 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def desks(model: ModelServer) -> Iterator[dict[str, AgentHarness]]:
+def harnesses(model: ModelServer) -> Iterator[dict[str, AgentHarness]]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     with TemporaryDirectory(prefix="syn-", ignore_cleanup_errors=True) as folder:
@@ -142,8 +142,10 @@ def approve(harness: AgentHarness) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_two_clis_of_different_vendors_hold_a_conversation(model: ModelServer, desks: dict[str, AgentHarness]) -> None:
-    ada, bob = desks["ada"], desks["bob"]
+def test_two_clis_of_different_vendors_hold_a_conversation(
+    model: ModelServer, harnesses: dict[str, AgentHarness]
+) -> None:
+    ada, bob = harnesses["ada"], harnesses["bob"]
     for harness in (ada, bob):
         harness.start()
     for harness in (ada, bob):

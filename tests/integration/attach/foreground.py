@@ -60,8 +60,10 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
     try:
         program = await start_program(launch, profile, clock, users)
         driver = PtyDriver(program, profile, clock, PromptFiles(notes.parent, profile.limit_bytes))
+        # A real host loads it later, and decides by it whether a line is meant for another agent: within a second of
+        # the line, which a busy machine takes for the load alone.
+        program.screen.load()
         program.begin()
-        program.load_screen()
         person.follow_size(asyncio.get_running_loop(), program.resize)
         if mode == "raise":
             raise RuntimeError("as asked")

@@ -56,6 +56,13 @@ def host_pid(shell: Seat) -> int:
     return group
 
 
+def types_line(shell: Seat, line: str) -> None:
+    """Type a line, and Enter once the program shows it: on a busy machine it may not, for longer than Enter waits."""
+    shell.types(line)
+    shell.sees(line)
+    shell.types("\r")
+
+
 def is_raw(shell: Seat) -> bool:
     return not termios.tcgetattr(shell.terminal)[3] & termios.ICANON
 
@@ -201,7 +208,7 @@ def test_input_from_a_pipe_is_passed_on_and_its_end_ends_the_program(shell: Seat
 def test_a_line_for_another_agent_is_sent_and_told_above_a_cooked_prompt(shell: Seat, tmp_path: Path) -> None:
     shell.types(hosted(tmp_path, *DUMMY) + "\r")
     shell.sees("\n> ")
-    shell.types("@codex review この設計\r")
+    types_line(shell, "@codex review この設計")
     shell.sees("[→ codex] sent\r\n> ")
     shell.types("hello\r")
     shell.sees("echo: hello")
@@ -215,7 +222,7 @@ def test_on_a_painted_screen_the_notice_lies_over_the_bottom_row_and_goes_with_t
 ) -> None:
     shell.types(hosted(tmp_path, *agent("painter")) + "\r")
     shell.sees("% ")
-    shell.types("@codex hi\r")
+    types_line(shell, "@codex hi")
     shell.sees("\x1b[30;1H\x1b[0;7m[→ codex] sent\x1b[0m\x1b[K\x1b8")
     assert (tmp_path / "notes").read_text(encoding="utf-8") == "codex: hi\n"
 
@@ -230,7 +237,7 @@ def test_on_the_ordinary_screen_the_notice_stands_beside_the_cursor_until_the_ne
 ) -> None:
     shell.types(hosted(tmp_path, *agent("painter", "plain")) + "\r")
     shell.sees("% ")
-    shell.types("@codex hi\r")
+    types_line(shell, "@codex hi")
     shell.sees("\x1b7\x1b[0;7m [→ codex] sent\x1b[0m\x1b8")
 
     shell.types("x")
@@ -242,7 +249,7 @@ def test_on_the_ordinary_screen_the_notice_stands_beside_the_cursor_until_the_ne
 def test_a_notice_beside_the_cursor_is_gone_before_the_program_paints_on(shell: Seat, tmp_path: Path) -> None:
     shell.types(hosted(tmp_path, *agent("painter", "plain")) + "\r")
     shell.sees("% ")
-    shell.types("@codex hi\r")
+    types_line(shell, "@codex hi")
     shell.sees("[→ codex] sent\x1b[0m\x1b8")
 
     shell.resizes(90, 30)
@@ -252,7 +259,7 @@ def test_a_notice_beside_the_cursor_is_gone_before_the_program_paints_on(shell: 
 def test_two_at_signs_reach_the_program_as_one(shell: Seat, tmp_path: Path) -> None:
     shell.types(hosted(tmp_path, *DUMMY) + "\r")
     shell.sees("\n> ")
-    shell.types("@@codex hi\r")
+    types_line(shell, "@@codex hi")
     shell.sees("echo: @codex hi")
 
     assert not (tmp_path / "notes").exists()
@@ -261,5 +268,5 @@ def test_two_at_signs_reach_the_program_as_one(shell: Seat, tmp_path: Path) -> N
 def test_an_unknown_name_is_the_programs(shell: Seat, tmp_path: Path) -> None:
     shell.types(hosted(tmp_path, *DUMMY) + "\r")
     shell.sees("\n> ")
-    shell.types("@nobody hi\r")
+    types_line(shell, "@nobody hi")
     shell.sees("echo: @nobody hi")

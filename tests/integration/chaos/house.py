@@ -19,15 +19,13 @@ from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry, is_running, start_time
 from tests.integration.waiting import until
+from tests.samples.ports import own_ports
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 AGENTS: Final = ROOT / "tests" / "agents"
 BOUND: Final = 20.0
 """No wait is longer unless it says so; a machine under load is slow."""
 TICK: Final = 0.01
-_WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-PORTS: Final = (21000 + 1000 * _WORKER, 21999 + 1000 * _WORKER)
-"""Nobody else's, when tests run side by side: an agent that is started again is to find its port free."""
 
 _TIMES: Final = "quiet = 0.02\nsettle = 0.03\nperson = 0.3\necho = 0.5\nproof = 1.0"
 LINE_RULES: Final = f"""
@@ -113,7 +111,9 @@ class House:
         """Write the profile of one of tests/agents; return where its log will be."""
         log = self.folder / f"{name}.received"
         command = [sys.executable, str(AGENTS / f"{program}.py"), str(log), *arguments]
-        text = f"title = {json.dumps(name)}\ncommand = {json.dumps(command)}\nports = {list(PORTS)}\n{rules}"
+        # An agent that is started again is to find its port free.
+        ports = [own_ports()[0], own_ports()[-1]]
+        text = f"title = {json.dumps(name)}\ncommand = {json.dumps(command)}\nports = {ports}\n{rules}"
         (self.folder / "config" / "synapse" / "profiles" / f"{name}.toml").write_text(text, encoding="utf-8")
         return log
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.samples.commands import Ran
+from tests.samples.ports import own_port
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, str(ROOT / "bin" / "synapse")]
@@ -52,8 +53,10 @@ class Session:
             encoding="utf-8",
         )
 
-    def start(self, name: str, *more: str) -> dict[str, Any]:
-        ran = self.run("start", "dummy", "--name", name, "--no-instructions", "--json", *more)
+    def start(self, name: str, *more: str, port: int | None = None) -> dict[str, Any]:
+        """Start the dummy, on a port that nobody takes while it is stopped."""
+        chosen = str(own_port() if port is None else port)
+        ran = self.run("start", "dummy", "--name", name, "--port", chosen, "--no-instructions", "--json", *more)
         assert ran.code == 0, ran
         agent: dict[str, Any] = ran.json
         return agent

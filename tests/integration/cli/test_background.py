@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -13,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from synapse.cli.exit_codes import REFUSED
 from synapse.cli.main import main
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.registry.files import FileRegistry, start_time
 from tests.integration.cli.session import ROOT
+from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
@@ -70,7 +73,7 @@ def launched_as(code: str, monkeypatch: pytest.MonkeyPatch) -> HostLaunch:
 def test_a_host_is_started_restarted_and_stopped(
     registry: FileRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["synapse", "start", "dummy", "--name", "ada", "--no-instructions"]) == 0
+    assert main(["synapse", "start", "dummy", "--name", "ada", "--port", str(own_port()), "--no-instructions"]) == 0
     (first,) = registry.entries()
     assert capsys.readouterr().err.startswith("ada runs in the background")
     assert not list((tmp_path / "logs").glob("start-*"))
@@ -90,11 +93,46 @@ def test_a_scripted_agent_runs_in_the_background_too(
 ) -> None:
     script = str(ROOT / "docs" / "examples" / "hello.toml")
 
-    assert main(["synapse", "start", "scripted", script, "--name", "echo"]) == 0
+    assert main(["synapse", "start", "scripted", script, "--name", "echo", "--port", str(own_port())]) == 0
     assert main(["synapse", "restart", "echo"]) == 0
     assert [entry.agent_type for entry in registry.entries()] == ["scripted"]
     assert main(["synapse", "start", "scripted"]) == 2
     assert main(["synapse", "stop", "--all"]) == 0
+    assert registry.written() == []
+
+
+@pytest.fixture
+def stranger_at_the_port(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Somebody who takes the port of an agent as soon as it is stopped."""
+    with contextlib.ExitStack() as taken:
+
+        def stop_and_take(entry: AgentEntry, registry: FileRegistry, *, force: bool = False) -> None:
+            stop_host(entry, registry, force=force)
+            taken.enter_context(socket.create_server(("127.0.0.1", entry.port)))
+
+        monkeypatch.setattr("synapse.cli.start.stop_host", stop_and_take)
+        yield
+
+
+@pytest.mark.usefixtures("stranger_at_the_port")
+@pytest.mark.parametrize("scripted", [False, True])
+def test_an_agent_whose_port_is_taken_while_it_restarts_is_said_to_be_stopped_and_how_to_start_it(
+    registry: FileRegistry, capsys: pytest.CaptureFixture[str], *, scripted: bool
+) -> None:
+    script = str(ROOT / "docs" / "examples" / "hello.toml")
+    verb = ["scripted", script] if scripted else ["dummy"]
+    begun = [*verb, "--name", "ada", "--no-instructions"]
+    port = str(own_port())
+    assert main(["synapse", "start", *begun, "--port", port]) == 0
+    capsys.readouterr()
+
+    code = main(["synapse", "restart", "ada"])
+
+    assert code == REFUSED
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"ada is stopped, and cannot start again: port {port} is taken by another program" in said
+    assert f"synapse start {' '.join(begun)}" in said
+    assert "omit" not in said
     assert registry.written() == []
 
 

@@ -125,7 +125,7 @@ def test_the_task_of_an_agent_that_has_another_port_now_is_still_its_own(here: S
     before = here.start("carl")
     sent = here.run("send", "carl", "hello", "--response", "--json", "--timeout", "20")
     assert here.run("stop", "carl").code == 0
-    here.start("dora", "--port", str(before["port"]))
+    here.start("dora", port=before["port"])
     here.start("carl")
 
     ran = boxed(here, without_connections, "status", sent.json["task"]["id"])

@@ -17,6 +17,7 @@ import pytest
 from synapse.client.http import HostAddress, request
 from tests.integration.cli.session import COMMAND, Session, session
 from tests.samples.commands import Ran
+from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
@@ -120,11 +121,8 @@ def test_agents_that_would_wait_for_each_other_are_refused_at_once(here: Session
 def test_a_sender_that_is_not_who_it_claims_to_be_is_refused(here: Session) -> None:
     here.start("ada")
     bob = here.start("bob")
-    profile = here.folder / ".synapse" / "profiles" / "liar.toml"
-    profile.parent.mkdir(parents=True)
     obedient = 'while read -r line; do eval "${line#*] }"; done'
-    profile.write_text(f"command = ['sh', '-c', '{obedient}']\nports = [8290, 8299]\n", encoding="utf-8")
-    here.run("trust")
+    add_profile(here, "liar", f"command = ['sh', '-c', '{obedient}']\n")
     here.run("start", "liar", "--no-instructions")
     lie = " ".join([*COMMAND, "send", "ada", "obey", "--from", bob["agent_id"], ">", "said", "2>&1"])
 
@@ -132,6 +130,14 @@ def test_a_sender_that_is_not_who_it_claims_to_be_is_refused(here: Session) -> N
 
     said = wait_for(here.folder / "said", "7\n")
     assert "belongs to 'synapse-liar-" in said
+
+
+def add_profile(here: Session, name: str, rules: str) -> None:
+    """Write a profile of the project, which its person trusts."""
+    profile = here.folder / ".synapse" / "profiles" / f"{name}.toml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text(rules, encoding="utf-8")
+    here.run("trust")
 
 
 def wait_for(path: Path, ending: str) -> str:
@@ -251,8 +257,12 @@ def test_priority_five_interrupts_and_is_typed_ahead_of_the_queue(here: Session)
     assert (texts["wait 60"]["status"], texts["wait 60"]["metadata"]["reason"]) == ("canceled", "interrupted")
 
 
-def test_the_eleventh_agent_of_a_profile_gets_a_port_from_8200_up(here: Session) -> None:
-    ports = [here.start(f"n{number}")["port"] for number in range(3)]
+def test_an_agent_gets_a_port_of_its_profile_and_from_8200_up_when_they_are_taken(here: Session) -> None:
+    only = own_port()
+    add_profile(here, "alone", f"command = ['cat']\nports = [{only}, {only}]\n")
 
-    assert len(set(ports)) == 3
-    assert all(8190 <= port <= 8199 or port >= 8200 for port in ports)
+    ports = [here.run("start", "alone", "--no-instructions", "--json").json["port"] for _ in range(2)]
+
+    assert ports[0] == only
+    assert ports[1] >= 8200
+    assert ports[1] != only

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -27,6 +26,7 @@ from synapse.core.requests import AnswerQuestion, SendMessage
 from synapse.net.hosts import UnixHostClient
 from synapse.registry.local import open_local_registry
 from tests.conformance.real_hosts import COMMAND, dummy_host, entry_of, environ, scripted_host
+from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
@@ -90,11 +90,8 @@ async def test_each_state_of_an_agent_is_reported_and_its_end(home: Path) -> Non
 
 
 async def test_a_follower_of_an_agent_sees_its_restart(home: Path) -> None:
-    # A port that no other agent is given: while the host is away, another could take it.
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     try:
-        synapse(home, "start", "dummy", "--name", "ada", "--port", str(port), "--no-instructions")
+        synapse(home, "start", "dummy", "--name", "ada", "--port", str(own_port()), "--no-instructions")
         entry = entry_of(home, "ada")
         hosts = client_of(home, return_seconds=BOUND)
         async with asyncio.timeout(2 * BOUND), aclosing(hosts.follow_status(entry)) as statuses:

@@ -8,7 +8,6 @@ How to record anew: see golden.py.
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ import pytest
 
 from tests.integration.recorded.golden import Plain, check_json
 from tests.integration.recorded.product import SCRIPT, Product, product, until, wire
+from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
@@ -145,10 +145,7 @@ def test_keys(talk: Talk) -> None:
 
 def test_agents_in_the_background(talk: Talk) -> None:
     synapse = talk.synapse
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        # A restart wants the same port again: not one that the agents of other tests look for.
-        port = str(found.getsockname()[1])
-    begun = synapse.run("start", "scripted", str(SCRIPT), "--name", "bob", "--port", port, "--json")
+    begun = synapse.run("start", "scripted", str(SCRIPT), "--name", "bob", "--port", str(own_port()), "--json")
     bob = begun.json
     known = synapse.plain(bob=bob)
     try:
@@ -163,14 +160,16 @@ def test_agents_in_the_background(talk: Talk) -> None:
     check_json("cli/json/stop.json", {"exit code": ended.code, "given": known.afresh().json(ended.json)})
 
 
-def test_logs(talk: Talk) -> None:
+def test_logs(tmp_path_factory: pytest.TempPathFactory) -> None:
     """`lines` are the host's own log, each a JSON text; `entries` are these and what happened to tasks."""
-    plain = talk.synapse.plain(eve=talk.synapse.start_agent("eve"))
-    talk.synapse.run("send", "eve", "permit logs", "--response", "--exit-on-wait")
-    talk.synapse.run("deny", "eve")
-    talk.synapse.run("send", "eve", "fail logs", "--response")
-    talk.synapse.run("cancel", "00000000-0000-4000-8000-000000000000")
-    given = talk.synapse.run("logs", "eve", "--json").json
+    # A home of its own: the other tests list all agents of theirs.
+    with product(tmp_path_factory.mktemp("l")) as synapse:
+        plain = synapse.plain(eve=synapse.start_agent("eve"))
+        synapse.run("send", "eve", "permit logs", "--response", "--exit-on-wait")
+        synapse.run("deny", "eve")
+        synapse.run("send", "eve", "fail logs", "--response")
+        synapse.run("cancel", "00000000-0000-4000-8000-000000000000")
+        given = synapse.run("logs", "eve", "--json").json
 
     lines = [json.loads(line) for line in given["lines"]]
     kinds = {one["event"]: plain.afresh().json(one) for one in [*given["entries"], *lines]}

@@ -23,12 +23,12 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
 from synapse.tasks.outcomes import AGENT_EXITED
 from tests.fakes.leased_store import LeasedStore
-from tests.integration.recovery.crashing_desk import LETTERS, WEBHOOKS, lines
+from tests.integration.recovery.crashing_host import LETTERS, WEBHOOKS, lines
 from tests.integration.recovery.journal_file import all_events, all_tasks, is_whole
 
 pytestmark = pytest.mark.integration
 
-CRASHING_DESK = Path(__file__).with_name("crashing_desk.py")
+CRASHING_HOST = Path(__file__).with_name("crashing_host.py")
 FEWEST_POINTS = 40
 AT_ONCE = [letter for letter in LETTERS if letter.startswith("answered at once")]
 TYPED = [letter for letter in LETTERS if letter not in AT_ONCE]
@@ -41,7 +41,7 @@ def places() -> Generator[Sequence[Path]]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="synapse-lives-", dir=memory) as folder:
         done = subprocess.run(
-            [sys.executable, "-P", str(CRASHING_DESK), folder], capture_output=True, timeout=300, check=False
+            [sys.executable, "-P", str(CRASHING_HOST), folder], capture_output=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr.decode()
         found = sorted((place for place in Path(folder).iterdir() if place.is_dir()), key=lambda place: int(place.name))

@@ -23,6 +23,7 @@ from synapse.server.listener import (
     listen_in_first,
     socket_folders,
 )
+from tests.samples.ports import own_port, own_ports
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +74,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
 
 
 def test_a_port_can_be_taken_again_right_after_a_connection_was_closed() -> None:
-    first = bind_port(0)
+    first = bind_port(own_port())
     place = first.getsockname()
     client = socket.create_connection(place, timeout=2)
     server, _ = first.accept()
@@ -86,16 +87,14 @@ def test_a_port_can_be_taken_again_right_after_a_connection_was_closed() -> None
 
 
 def test_the_first_free_port_of_a_range_is_taken(taken: int) -> None:
-    with closing(bind_port(0)) as spare:
-        free = port_of(spare)
+    free = own_port()
 
     with closing(bind_first_free([taken, free])) as bound:
         assert port_of(bound) == free
 
 
 def test_a_full_range_overflows(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(bind_port(0)) as spare:
-        free = port_of(spare)
+    free = own_port()
     monkeypatch.setattr(listener, "OVERFLOW_PORTS", [taken, free])
 
     with closing(bind_first_free([taken])) as bound:
@@ -114,11 +113,8 @@ def test_when_no_port_is_free_that_is_said(taken: int, monkeypatch: pytest.Monke
 
 
 def test_many_at_once_each_get_a_port_of_their_own() -> None:
-    with closing(bind_port(0)) as spare:
-        first = port_of(spare)
-    ports = range(first, first + 200)
     bound: list[socket.socket] = []
-    threads = [threading.Thread(target=lambda: bound.append(bind_first_free(ports))) for _ in range(20)]
+    threads = [threading.Thread(target=lambda: bound.append(bind_first_free(own_ports()))) for _ in range(20)]
 
     for thread in threads:
         thread.start()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from synapse.cli.attach import control_key
-from synapse.cli.start import launch_of
+from synapse.cli.start import launch_of, start_command
 from synapse.client.hosts import not_responding
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -51,6 +53,14 @@ def test_a_scripted_agent_is_started_again_with_its_script() -> None:
 def test_an_agent_in_a_terminal_cannot_be_restarted_from_here() -> None:
     with pytest.raises(UnsupportedOperation, match="runs in a terminal"):
         launch_of(ENTRY, ["python", "synapse", "codex", "--", "--headless"])
+
+
+def test_a_person_is_told_how_to_start_an_agent_on_another_port_in_its_folder() -> None:
+    launch = HostLaunch(verb=["codex"], name="reviewer", port=8121, arguments=["--say", "a b"], folder="/a folder")
+    here = HostLaunch(verb=["scripted", "echo.toml"], port=8180, instructions=False, folder=str(Path.cwd()))
+
+    assert start_command(launch) == "cd '/a folder' && synapse start codex --name reviewer -- --say 'a b'"
+    assert start_command(here) == "synapse start scripted echo.toml --no-instructions"
 
 
 @pytest.mark.parametrize("name", ["ctrl-]", "Ctrl-]", "c-]", "^]", "]"])

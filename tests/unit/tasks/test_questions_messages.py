@@ -41,6 +41,24 @@ async def test_a_message_to_the_task_answers_it_and_is_never_typed() -> None:
         assert harness.driver.choices == [Choice(option="1")]
 
 
+async def test_a_message_answers_a_question_that_the_status_shows_before_the_task_does() -> None:
+    driver = asks(PERMISSION)
+    driver.holds_before = QuestionRaised
+    driver.go_on.clear()
+    async with working(AgentHarness(driver)) as harness:
+        task = await harness.reached(await harness.send("work"), "submitted")
+        driver.question = PERMISSION
+        answering = asyncio.ensure_future(harness.service.handle(follow_up(task, "yes"), PERSON))
+        done, _ = await asyncio.wait({answering}, timeout=0.05)
+        driver.go_on.set()
+        going_on: Task = await answering
+        await harness.finished(task)
+
+        assert not done
+        assert [message.text for message in going_on.history] == ["work", "yes"]
+        assert driver.choices == [Choice(option="1")]
+
+
 async def test_a_message_that_is_no_answer_changes_nothing() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness:
         task = await asked(harness)

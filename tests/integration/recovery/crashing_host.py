@@ -1,6 +1,6 @@
 """Lets a host without sockets die at each of its steps, and another take up what it left; see test_crash_matrix.py.
 
-    python crashing_desk.py FOLDER
+    python crashing_host.py FOLDER
 
 For N = 1, 2, … a process of its own does the same work over a store in FOLDER/N, and is killed, as by `kill -9`, at its
 Nth point: before a transaction, in it, before its end, behind it, and before and after its program gets a text. A
