@@ -79,6 +79,34 @@ class ViewerChannel(Protocol):
     async def close(self, code: int = 1000, reason: str = "") -> None: ...
 
 
+class _Frames:
+    """The frames to send to one viewer, the last one of each kind: a newer size or role replaces the one before it.
+
+    So they do not grow for a viewer that reads nothing while it, or another one, sends frame after frame.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[type[ToViewer], ToViewer] = {}
+        self._available = asyncio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._latest
+
+    def put(self, frame: ToViewer) -> None:
+        self._latest.pop(type(frame), None)
+        self._latest[type(frame)] = frame
+        self._available.set()
+
+    async def take(self) -> ToViewer:
+        """Waits for a frame, and returns the one that has waited longest."""
+        await self._available.wait()
+        frame = self._latest.pop(next(iter(self._latest)))
+        if not self._latest:
+            self._available.clear()
+        return frame
+
+
 @dataclass(eq=False)
 class _Connection:
     """One viewer, what it wants, and the frames to send it."""
@@ -86,7 +114,7 @@ class _Connection:
     viewer: Viewer
     wants_to_type: bool = False
     size: tuple[int, int] | None = None
-    frames: asyncio.Queue[ToViewer] = field(default_factory=asyncio.Queue[ToViewer])
+    frames: _Frames = field(default_factory=_Frames)
 
 
 class AttachServer:
@@ -110,7 +138,7 @@ class AttachServer:
         connection = _Connection(Viewer())
         self._connections.append(connection)
         self._watch(connection)
-        connection.frames.put_nowait(Size(*self._terminal.size))
+        connection.frames.put(Size(*self._terminal.size))
         try:
             await self._serve(channel, connection)
         finally:
@@ -158,7 +186,7 @@ class AttachServer:
 
     async def _send_frames(self, channel: ViewerChannel, connection: _Connection) -> None:
         while True:
-            await channel.send(encode(await connection.frames.get()))
+            await channel.send(encode(await connection.frames.take()))
 
     async def _receive(self, channel: ViewerChannel, connection: _Connection) -> None:
         keyboard = Keyboard(self._terminal.type_keys)
@@ -171,8 +199,8 @@ class AttachServer:
                 elif self._keyboard_owner is connection:
                     await self._wait_until_drained()
                     keyboard.receive(received)
-                elif connection.frames.empty():
-                    connection.frames.put_nowait(Role(types=False))
+                elif connection.frames.is_empty:
+                    connection.frames.put(Role(types=False))
         finally:
             keyboard.close()
 
@@ -189,7 +217,7 @@ class AttachServer:
                 if types and (take or (self._keyboard_owner is None and self._may_type(connection))):
                     self._give_keyboard(connection)
                 else:
-                    connection.frames.put_nowait(Role(types=self._keyboard_owner is connection))
+                    connection.frames.put(Role(types=self._keyboard_owner is connection))
             case Resize(columns, rows):
                 connection.size = columns, rows
                 if self._keyboard_owner is connection:
@@ -207,11 +235,11 @@ class AttachServer:
     def _give_keyboard(self, connection: _Connection | None) -> None:
         before, self._keyboard_owner = self._keyboard_owner, connection
         if before is not None and before is not connection:
-            before.frames.put_nowait(Role(types=False))
+            before.frames.put(Role(types=False))
         if connection is not None:
             # The size first, so that the viewer knows whether the picture fits.
             self._fit(connection)
-            connection.frames.put_nowait(Role(types=True))
+            connection.frames.put(Role(types=True))
 
     def _fit(self, connection: _Connection) -> None:
         """Resizes the terminal to the size of the viewer who types."""
@@ -219,7 +247,7 @@ class AttachServer:
             return
         self._terminal.resize(*connection.size)
         for other in self._connections:
-            other.frames.put_nowait(Size(*connection.size))
+            other.frames.put(Size(*connection.size))
             # Only full-screen programs repaint for another size, and the previous picture may not have fitted.
             self._watch(other)
 

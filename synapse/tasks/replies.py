@@ -50,6 +50,8 @@ class Replies:
         self._journal = journal
         self._hosts = hosts
         self._clock = clock
+        # Without a limit: at most one reply for each accepted request. `run` takes each at once, and gives up a sender
+        # that does not respond after a few seconds.
         self._owed: asyncio.Queue[_OwedReply] = asyncio.Queue()
         self._requests: dict[str, Task] = {}
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from synapse.attach.frames import Hello, Role, Take, decode_to_viewer, encode
+from synapse.attach.frames import Hello, Resize, Role, Size, Take, ToViewer, decode_to_viewer, encode
 from synapse.attach.server import AttachServer
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
+from synapse.core.override import override
 
 
 class FakeTerminal:
@@ -101,6 +102,47 @@ async def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
         assert channel.shown.endswith(b"picture of 60 columns")
         channel.to_host.put_nowait(None)
         await served
+
+
+class DeafChannel(FakeChannel):
+    """A connection whose viewer reads nothing before the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read = asyncio.Event()
+        self.frames: asyncio.Queue[ToViewer | None] = asyncio.Queue()
+
+    @override
+    async def send(self, data: bytes | str) -> None:
+        await self.may_read.wait()
+        if isinstance(data, str):
+            self.frames.put_nowait(decode_to_viewer(data))
+        await super().send(data)
+
+
+async def test_a_viewer_that_reads_nothing_gets_only_the_last_size_and_role() -> None:
+    async with asyncio.timeout(20):
+        deaf, other = DeafChannel(), FakeChannel()
+        server = AttachServer(FakeTerminal())
+        visits = [asyncio.ensure_future(server(channel, Caller(via_socket=True))) for channel in (deaf, other)]
+        await say(deaf, Hello(80, 24), *[Take()] * 300)
+        await say(other, Hello(80, 24, take=True), *(Resize(columns, 24) for columns in range(100, 400)))
+
+        deaf.may_read.set()
+        got = {await deaf.frames.get() for _ in range(3)}
+        assert got == {Size(80, 24), Size(399, 24), Role(types=False)}
+        assert deaf.frames.empty()
+        for channel in (deaf, other):
+            channel.to_host.put_nowait(None)
+        await asyncio.gather(*visits)
+
+
+async def say(channel: FakeChannel, *frames: Hello | Resize | Take) -> None:
+    """Send frames to the host, and wait until it has taken them."""
+    for frame in frames:
+        channel.to_host.put_nowait(encode(frame))
+    for _ in frames:
+        await channel.heard.get()
 
 
 async def test_a_viewer_who_only_looks_never_gets_the_keyboard() -> None:
