@@ -39,10 +39,7 @@ from synapse.dialects.dialect import (
 )
 from synapse.dialects.paths import A2A_V0_3, A2A_V1, SUPERVISOR
 
-A2A_1_0: Final = A2A_V1
-A2A_0_3: Final = A2A_V0_3
-
-DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_1_0, "0.3": A2A_0_3}
+DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_V1, "0.3": A2A_V0_3}
 """The dialect of each version, newest first."""
 
 _VERSION: Final = b"a2a-version"
@@ -104,15 +101,15 @@ def spoken_dialect(body: bytes) -> str:
     message = peeked.message or peeked.request
     if message is None:
         # Only REST of 0.3 configures a webhook this way, and its clients name no version.
-        return A2A_0_3 if isinstance(peeked.config, dict) else ""
+        return A2A_V0_3 if isinstance(peeked.config, dict) else ""
     if isinstance(message.content, str):
         return SUPERVISOR
     if isinstance(message.content, list) or message.role in ("user", "agent"):
-        return A2A_0_3
+        return A2A_V0_3
     parts: list[Any] = message.parts if isinstance(message.parts, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON
     if any(isinstance(part, dict) and "kind" in part for part in parts):
-        return A2A_0_3
-    return A2A_1_0 if parts else ""
+        return A2A_V0_3
+    return A2A_V1 if parts else ""
 
 
 class NamedExtensions(NamedTuple):
