@@ -228,7 +228,7 @@ def test_each_mounted_agent_has_its_own_extensions_and_the_gateway_checks_the_re
     call = Call(GetStatus(), nothing)
 
     def ask(agent: str, *headers: Header) -> tuple[object, object]:
-        asked = address(call, agent, headers)
+        asked = address(call, WireRequest("GET", "/", {"agentId": agent}, headers=headers))
         return asked.request, asked.headers
 
     assert ask("ada") == (ForAgent("ada", GetStatus(), frozenset()), ())

@@ -232,7 +232,7 @@ def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.hub_paths())
+    assert set(ROUTES) == set(paths.HUB_OPERATIONS.values())
 
 
 def test_a_ticket_has_its_expiry_and_is_never_cached() -> None:

@@ -233,5 +233,5 @@ def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.supervisor_paths())
+    assert set(ROUTES) == set(paths.SUPERVISOR_OPERATIONS.values())
     assert isinstance(ask("GET", "/tasks"), Call)
