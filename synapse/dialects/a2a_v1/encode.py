@@ -87,7 +87,12 @@ def stream_object(update: Update, history_length: int | None = None) -> Wire | N
         case StateChanged():
             return {"statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": status_object(task)}}
         case ArtifactAdded():
-            return {"artifactUpdate": _artifact_update(task, event)}
+            added: Wire = {"taskId": task.id, "contextId": task.context_id, "artifact": artifact_object(event.artifact)}
+            if event.append:
+                added["append"] = True
+            if event.last_chunk:
+                added["lastChunk"] = True
+            return {"artifactUpdate": added}
         case _:
             return None
 
@@ -174,15 +179,6 @@ def part_object(part: Part) -> Wire:
         wire["filename"] = part.name
     if part.media_type:
         wire["mediaType"] = part.media_type
-    return wire
-
-
-def _artifact_update(task: Task, event: ArtifactAdded) -> Wire:
-    wire: Wire = {"taskId": task.id, "contextId": task.context_id, "artifact": artifact_object(event.artifact)}
-    if event.append:
-        wire["append"] = True
-    if event.last_chunk:
-        wire["lastChunk"] = True
     return wire
 
 
