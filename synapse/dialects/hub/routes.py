@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest
@@ -23,7 +22,7 @@ from synapse.core.requests import (
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
-from synapse.dialects.dialect import NOT_KEPT, AnyCall, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
+from synapse.dialects.dialect import NOT_KEPT, AnyCall, Call, CallRoute, Dialect, StreamCall, WireRequest
 from synapse.dialects.hub import parts
 from synapse.dialects.hub.decode import about_task, change_request, list_request, send_request
 from synapse.dialects.hub.encode import (
@@ -42,8 +41,6 @@ from synapse.dialects.hub.stream import GrowingText, last_position
 from synapse.dialects.paths import HUB, HUB_OPERATIONS
 
 Ask = Callable[[WireRequest], AnyCall]
-
-_EVENT_STREAM: Final = "text/event-stream"
 
 
 def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
@@ -101,7 +98,7 @@ def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call[TaskPage]:
 def _get_task(agent_name: AgentName, wire: WireRequest) -> AnyCall:
     """Returns the task, or its stream for a reader of events: browsers resume only with a GET."""
     task_id = wire.params["taskId"]
-    if _EVENT_STREAM not in wire.header(b"accept"):
+    if "text/event-stream" not in wire.header(b"accept"):
         request = about_task(task_id, lambda plain: GetTask(plain, exact=True))
         return Call(request, partial(encode_task, agent_name=agent_name))
     position = last_position(wire)
@@ -123,10 +120,7 @@ def _delete_task(wire: WireRequest) -> Call[Task]:
 
 
 def _issue_ticket(_wire: WireRequest) -> Call[Ticket]:
-    def answer(ticket: Ticket) -> WireAnswer:
-        return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
-
-    return Call(IssueTicket(), encode_ticket, answer=answer)
+    return Call(IssueTicket(), encode_ticket, status=201, headers=NOT_KEPT)
 
 
 def _body(wire: WireRequest) -> bytes:

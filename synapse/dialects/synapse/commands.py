@@ -246,19 +246,16 @@ def decode_failure(body: bytes) -> SynapseError:
 
 def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
     if kind == SendMessage.__name__:
-        return _send(_SEND.decode(raw))
+        send = _SEND.decode(raw)
+        fields = msgspec.structs.asdict(send)
+        del fields["type"]
+        fields["message"] = _message(send.message)
+        return SendMessage(**fields)
     known = _PLAIN.get(kind)
     if known is None:
         raise InvalidRequest(f"'{kind[:80]}' is not a command", hint=f"known: {', '.join(sorted(_PLAIN))}")
     request: HostCommand = msgspec.json.decode(raw, type=known)
     return request
-
-
-def _send(shape: _Send) -> SendMessage:
-    fields = msgspec.structs.asdict(shape)
-    del fields["type"]
-    fields["message"] = _message(shape.message)
-    return SendMessage(**fields)
 
 
 def _message(shape: _Message) -> Message:

@@ -24,8 +24,6 @@ from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
 from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
 
-CARD_PATH: Final = "/.well-known/agent.json"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
@@ -49,7 +47,7 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
     def answer_card(wire: WireRequest) -> WireAnswer:
         return card(facts.url if url_of is None else url_of(wire.headers))
 
-    card_route = DocumentRoute(method="GET", path=CARD_PATH, answer=answer_card)
+    card_route = DocumentRoute(method="GET", path="/.well-known/agent.json", answer=answer_card)
     return Dialect(name=decode.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 

@@ -239,10 +239,5 @@ def test_a_ticket_has_its_expiry_and_is_never_cached() -> None:
     call = ask("POST", "/ws/ticket")
     assert isinstance(call, Call)
     assert call.request == IssueTicket()
-    assert call.answer is not None
-
-    answer = call.answer(Ticket(text="t", expires_at=CREATED))
-
-    assert (answer.status, answer.headers) == (201, ((b"cache-control", b"no-store"),))
-    assert answer.body == call.encode(Ticket(text="t", expires_at=CREATED))
+    assert (call.status, call.headers) == (201, ((b"cache-control", b"no-store"),))
     assert told(call, Ticket(text="t", expires_at=CREATED)) == {"ticket": "t", "expiresAt": "2023-05-25T12:00:00.000Z"}
