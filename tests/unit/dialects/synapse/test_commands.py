@@ -197,7 +197,7 @@ def test_an_error_of_a_newer_host_is_an_error_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[]"])
-def test_an_answer_that_is_none_is_an_error_too(body: bytes) -> None:
+def test_an_invalid_answer_is_an_error_too(body: bytes) -> None:
     assert isinstance(commands.decode_failure(body), SynapseError)
 
 
@@ -212,6 +212,6 @@ def test_an_agents_status_survives_encoding_and_decoding() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[]", b'{"since": "today"}', b'{"state": 1}'])
-def test_a_state_that_is_none_is_refused(body: bytes) -> None:
+def test_an_invalid_status_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"truncated|missing|malformed|Expected|Invalid"):
         commands.decode_agent_status(body)
