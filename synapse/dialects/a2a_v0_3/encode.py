@@ -270,14 +270,6 @@ def security_fields(methods: AuthMethods) -> Wire:
 
     Both are absent when the gateway asks for no credentials.
     """
-    schemes = _security_schemes(methods)
-    scopes = {"jwt": list(methods.jwt_scopes)}
-    requirements = [{name: scopes.get(name, [])} for name in schemes if name != "custom"]
-    fields: Wire = {"securitySchemes": schemes, "security": requirements}
-    return {name: value for name, value in fields.items() if value}
-
-
-def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {
@@ -300,4 +292,7 @@ def _security_schemes(methods: AuthMethods) -> Wire:
         }
     if methods.custom:
         schemes["custom"] = {"type": "http", "scheme": "custom", "description": methods.custom}
-    return schemes
+    scopes = {"jwt": list(methods.jwt_scopes)}
+    requirements = [{name: scopes.get(name, [])} for name in schemes if name != "custom"]
+    fields: Wire = {"securitySchemes": schemes, "security": requirements}
+    return {name: value for name, value in fields.items() if value}

@@ -263,15 +263,6 @@ def security_fields(methods: AuthMethods) -> Wire:
 
     Both are absent when the gateway asks for no credentials.
     """
-    schemes = _security_schemes(methods)
-    scopes = {"jwt": list(methods.jwt_scopes)}
-    # The entries of the list are alternatives.
-    requirements = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in schemes if name != "custom"]
-    fields: Wire = {"securitySchemes": schemes, "securityRequirements": requirements}
-    return {name: value for name, value in fields.items() if value}
-
-
-def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {
@@ -295,4 +286,8 @@ def _security_schemes(methods: AuthMethods) -> Wire:
     if methods.custom:
         # The standard has no scheme for a method of the owner's own; this one only carries the description.
         schemes["custom"] = {"httpAuthSecurityScheme": {"description": methods.custom, "scheme": "Custom"}}
-    return schemes
+    scopes = {"jwt": list(methods.jwt_scopes)}
+    # The entries of the list are alternatives.
+    requirements = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in schemes if name != "custom"]
+    fields: Wire = {"securitySchemes": schemes, "securityRequirements": requirements}
+    return {name: value for name, value in fields.items() if value}

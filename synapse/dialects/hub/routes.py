@@ -15,10 +15,8 @@ from synapse.core.requests import (
     GetTask,
     IssueTicket,
     ListAgents,
-    ListedAgent,
     SendAndFollow,
     SubscribeTask,
-    Ticket,
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
@@ -46,28 +44,22 @@ Ask = Callable[[WireRequest], AnyCall]
 def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
     """Returns the dialect of one gateway, with its names of agents and the credentials that it accepts."""
     asks: dict[str, Ask] = {
-        "list_agents": partial(_list_agents, methods),
-        "get_agent": partial(_get_agent, methods),
+        "list_agents": lambda _: Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT),
+        "get_agent": lambda wire: Call(
+            GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT
+        ),
         "send": _send,
         "get_message": partial(_get_message, agent_name),
         "list_tasks": partial(_list_tasks, agent_name),
         "get_task": partial(_get_task, agent_name),
         "change_task": partial(_change_task, agent_name),
         "delete_task": _delete_task,
-        "issue_ticket": _issue_ticket,
+        "issue_ticket": lambda _: Call(IssueTicket(), encode_ticket, status=201, headers=NOT_KEPT),
     }
     routes = tuple(
         CallRoute(method=method, path=path, ask=asks[operation]) for operation, (method, path) in HUB_OPERATIONS.items()
     )
     return Dialect(name=HUB, routes=routes, encode_error=encode_error)
-
-
-def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT)
-
-
-def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call[ListedAgent]:
-    return Call(GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT)
 
 
 def _send(wire: WireRequest) -> AnyCall:
@@ -117,10 +109,6 @@ def _change_task(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
 def _delete_task(wire: WireRequest) -> Call[Task]:
     request = about_task(wire.params["taskId"], lambda plain: DeleteTask(task_id=plain))
     return Call(request, encode_nothing, status=204)
-
-
-def _issue_ticket(_wire: WireRequest) -> Call[Ticket]:
-    return Call(IssueTicket(), encode_ticket, status=201, headers=NOT_KEPT)
 
 
 def _body(wire: WireRequest) -> bytes:

@@ -147,10 +147,6 @@ def _list(wire: WireRequest) -> Call[TaskPage]:
     return Call(list_request(shape, query), encode)
 
 
-def _cancel(wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT]))
-
-
 def _subscribe(wire: WireRequest) -> StreamCall:
     follow = SubscribeTask(task_id=_task_id(wire), after=last_event(wire))
     return StreamCall(follow, partial(encode_update, agent=wire.params[AGENT]))
@@ -182,7 +178,7 @@ _ASKS: Final[Mapping[str, Ask]] = {
     "stream": _stream,
     "list": _list,
     "get": _get,
-    "cancel": _cancel,
+    "cancel": lambda wire: Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT])),
     "subscribe": _subscribe,
     "set_push": _set_push,
     "list_push": _list_push,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from synapse.core.message import Json
 from synapse.dialects.dialect import (
     AnyRoute,
     Call,
@@ -75,10 +74,6 @@ def agent_card(facts: CardFacts) -> Wire:
     }
 
 
-def _ask_signal(wire: WireRequest) -> Call[Json | None]:
-    return Call(decode.decode_signal(wire), encode.encode_signal_answer)
-
-
 _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/tasks/send", decode=decode.decode_send, encode=encode.encode_task_answer),
     Route(method="POST", path="/tasks/send-priority", decode=decode.decode_send, encode=encode.encode_task_answer),
@@ -95,7 +90,11 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decode.decode_reply, encode=encode.encode_replied),
     Route(method="POST", path="/answer", decode=decode.decode_answer, encode=encode.encode_answered),
     # A hook may wait for its answer as long as a person takes to decide.
-    CallRoute(method="POST", path="/signals", ask=_ask_signal),
+    CallRoute(
+        method="POST",
+        path="/signals",
+        ask=lambda wire: Call(decode.decode_signal(wire), encode.encode_signal_answer),
+    ),
     Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     StreamRoute(
