@@ -28,7 +28,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 QUERY_FIELDS_LIMIT: Final = 100
-NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
+NO_STORE: Final = ((b"cache-control", b"no-store"),)
 """The headers of an answer that depends on the caller, so that no cache gives it to another one."""
 AGENT: Final = "agentId"
 """The path parameter that names the agent."""

@@ -28,7 +28,7 @@ from synapse.dialects.a2a_v1 import encode as encode_1_0
 from synapse.dialects.a2a_v1.routes import encode_error as encode_error_1_0
 from synapse.dialects.dialect import (
     AGENT,
-    NOT_KEPT,
+    NO_STORE,
     CachedDocument,
     Call,
     CallRoute,
@@ -268,7 +268,7 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _list(_wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), _encode_list, headers=NOT_KEPT)
+    return Call(ListAgents(), _encode_list, headers=NO_STORE)
 
 
 def _register(wire: WireRequest) -> Call[ListedAgent]:

@@ -20,7 +20,7 @@ from synapse.core.requests import (
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
-from synapse.dialects.dialect import NOT_KEPT, AnyCall, Call, CallRoute, Dialect, StreamCall, WireRequest
+from synapse.dialects.dialect import NO_STORE, AnyCall, Call, CallRoute, Dialect, StreamCall, WireRequest
 from synapse.dialects.hub import parts
 from synapse.dialects.hub.decode import about_task, change_request, list_request, send_request
 from synapse.dialects.hub.encode import (
@@ -44,9 +44,9 @@ Ask = Callable[[WireRequest], AnyCall]
 def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
     """Returns the dialect of one gateway, with its names of agents and the credentials that it accepts."""
     asks: dict[str, Ask] = {
-        "list_agents": lambda _: Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT),
+        "list_agents": lambda _: Call(ListAgents(), partial(encode_agents, methods=methods), headers=NO_STORE),
         "get_agent": lambda wire: Call(
-            GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT
+            GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NO_STORE
         ),
         "send": _send,
         "get_message": partial(_get_message, agent_name),
@@ -54,7 +54,7 @@ def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
         "get_task": partial(_get_task, agent_name),
         "change_task": partial(_change_task, agent_name),
         "delete_task": _delete_task,
-        "issue_ticket": lambda _: Call(IssueTicket(), encode_ticket, status=201, headers=NOT_KEPT),
+        "issue_ticket": lambda _: Call(IssueTicket(), encode_ticket, status=201, headers=NO_STORE),
     }
     routes = tuple(
         CallRoute(method=method, path=path, ask=asks[operation]) for operation, (method, path) in HUB_OPERATIONS.items()
