@@ -23,6 +23,7 @@ from synapse.core.events import Update
 from synapse.core.requests import ForAgent, Pending, Request, TaskStream
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -79,6 +80,11 @@ class WireAnswer(NamedTuple):
     media_type: bytes = b"application/json"
     error: str = ""
     """The code of the error in the body, for answers whose status does not show that they are errors."""
+
+
+def entry_for(kind: type[SynapseError], table: Mapping[type[SynapseError], T]) -> T:
+    """Returns the entry of the error class in a dialect's table of errors, or that of its nearest ancestor."""
+    return next(table[ancestor] for ancestor in kind.__mro__ if ancestor in table)
 
 
 def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:

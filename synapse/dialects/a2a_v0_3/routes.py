@@ -28,6 +28,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireEvent,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import A2A_V0_3, A2A_V0_3_OPERATIONS, A2A_V0_3_PREFIXES
@@ -206,7 +207,7 @@ def _last_event(wire: WireRequest) -> int | None:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -29,6 +29,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireEvent,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3, a2a_v1_operations
@@ -204,7 +205,7 @@ def _last_event(wire: WireRequest) -> int | None:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -34,6 +34,7 @@ from synapse.dialects.dialect import (
     StreamCall,
     WireAnswer,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import SUPERVISOR, SUPERVISOR_OPERATIONS
@@ -203,7 +204,7 @@ def _body(wire: WireRequest) -> bytes:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -34,7 +34,7 @@ from synapse.core.requests import (
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
 from synapse.dialects.proto_json import to_json
-from synapse.dialects.synapse.encode import message_object, status_of
+from synapse.dialects.synapse.encode import http_status, message_object
 
 PATH: Final = "/commands"
 STATUS: Final = "/status"
@@ -213,7 +213,7 @@ def encode_reply(reply: AgentReply) -> bytes:
 
 def encode_failure(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`, with its fields, so that the gateway can raise an equal one."""
-    return WireAnswer(status_of(type(error)), to_json({"error": to_wire(error)}))
+    return WireAnswer(http_status(type(error)), to_json({"error": to_wire(error)}))
 
 
 def decode_failure(body: bytes) -> SynapseError:

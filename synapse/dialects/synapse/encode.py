@@ -31,7 +31,7 @@ from synapse.core.question import QUESTION, open_question, question_fields
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
-from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
+from synapse.dialects.dialect import WireAnswer, WireEvent, entry_for, error_headers
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -216,12 +216,12 @@ def event_fields(event: TaskEvent) -> tuple[str, Wire]:  # noqa: C901, PLR0911 -
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`."""
-    return WireAnswer(status_of(type(error)), to_json({"error": describe(error)}), error_headers(error))
+    return WireAnswer(http_status(type(error)), to_json({"error": describe(error)}), error_headers(error))
 
 
-def status_of(kind: type[SynapseError]) -> int:
+def http_status(kind: type[SynapseError]) -> int:
     """Returns the HTTP status of the error class, or of its nearest ancestor that has one."""
-    return next(HTTP_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in HTTP_STATUS)
+    return entry_for(kind, HTTP_STATUS)
 
 
 def task_object(task: Task) -> Wire:

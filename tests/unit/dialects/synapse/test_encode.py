@@ -39,8 +39,8 @@ from synapse.dialects.synapse.encode import (
     artifact_object,
     encode_error,
     encode_update,
+    http_status,
     message_object,
-    status_of,
     task_object,
 )
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
@@ -503,12 +503,12 @@ def test_every_error_has_its_code_and_a_status(kind: type[SynapseError]) -> None
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_only_the_root_and_our_own_defects_are_internal(kind: type[SynapseError]) -> None:
-    assert (status_of(kind) == 500) == (kind.__name__ in ("SynapseError", "InternalFailure"))
+    assert (http_status(kind) == 500) == (kind.__name__ in ("SynapseError", "InternalFailure"))
 
 
 @pytest.mark.parametrize(("name", "status"), EXPECTED.items())
 def test_errors_have_the_statuses_of_the_contract(name: str, status: int) -> None:
-    assert status_of(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
+    assert http_status(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
 
 
 def test_codes_are_unique() -> None:
@@ -522,7 +522,7 @@ def test_an_error_without_a_status_gets_the_status_of_its_parent() -> None:
         """Not known to the table."""
 
     assert NewRefusal not in HTTP_STATUS
-    assert status_of(NewRefusal) == 429
+    assert http_status(NewRefusal) == 429
 
 
 def test_the_message_and_the_hint_are_those_of_the_error() -> None:
