@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from synapse.core.task import TaskState
-from synapse.dialects import paths as hub_paths
-from synapse.dialects import paths as supervisor_paths
+from synapse.dialects import paths
 from synapse.dialects.hub.encode import STATE_NAMES as HUB_STATES
 from synapse.dialects.supervisor.encode import STATE_NAMES as SUPERVISOR_STATES
 
@@ -82,9 +81,9 @@ def gateway_page(notice: str) -> str:
     sections = [
         f"# HTTP at the gateway\n\n{notice}{_INTRODUCTION}",
         f"## Supervisor\n\n{_SUPERVISOR}",
-        _routes(supervisor_paths.SUPERVISOR_OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
+        _routes(paths.SUPERVISOR_OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
         f"## Hub\n\n{_HUB}",
-        _routes(hub_paths.HUB_OPERATIONS, HUB_PURPOSES, ""),
+        _routes(paths.HUB_OPERATIONS, HUB_PURPOSES, ""),
         f"## Operations\n\n{_OPERATIONS}",
         f"## States\n\n{_STATES}",
         _table(

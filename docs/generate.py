@@ -22,7 +22,7 @@ from synapse.dialects.a2a_v0_3.routes import error_shape as former_error_shape
 from synapse.dialects.a2a_v1.routes import error_shape
 from synapse.dialects.hub.encode import error_shape as hub_error_shape
 from synapse.dialects.supervisor.routes import error_shape as supervisor_error_shape
-from synapse.dialects.synapse.encode import status_of
+from synapse.dialects.synapse.encode import http_status
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
 DOCS: Final = Path(__file__).parent
@@ -175,7 +175,7 @@ def _statuses(kind: type[errors.SynapseError]) -> str:
     standard = f"{new.code}, {new.http}, `{new.reason}` | {old.code}, {old.http}"
     supervisor, hub = supervisor_error_shape(kind), hub_error_shape(kind)
     gateway = f"{supervisor.code}, {supervisor.http} | `{hub.code}`, {hub.http}"
-    return f"{status_of(kind)} | {standard} | {gateway}"
+    return f"{http_status(kind)} | {standard} | {gateway}"
 
 
 def _first_line(kind: type[errors.SynapseError]) -> str:

@@ -23,7 +23,7 @@ _REALM: Final = '{} realm="synapse"'
 
 
 def for_good() -> bool:
-    """The default of `Caller.holds`: nothing ends the caller's access."""
+    """Returns True, as the default of `Caller.holds`: nothing ends the caller's access."""
     return True
 
 

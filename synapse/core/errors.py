@@ -97,7 +97,9 @@ def from_wire(told: "dict[str, Any]", otherwise: str = _NO_SENTENCE) -> SynapseE
     Never fails: an unknown code makes a SynapseError with that code, and a field that is missing or has a wrong type
     keeps the default of its class.
     """
-    code, message, hint = (_text(told.get(name)) for name in ("code", "message", "hint"))
+    code, message, hint = (
+        value if isinstance(value := told.get(name), str) else "" for name in ("code", "message", "hint")
+    )
     kind = BY_CODE.get(code, SynapseError)
     # Does not call the class's own constructor, which builds the sentence from other arguments.
     error = kind.__new__(kind)
@@ -111,10 +113,6 @@ def from_wire(told: "dict[str, Any]", otherwise: str = _NO_SENTENCE) -> SynapseE
         if type(value) is type(getattr(kind, name)):
             setattr(error, name, value)
     return error
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _texts(value: "Any") -> "tuple[str, ...] | None":
@@ -577,7 +575,7 @@ class AgentNotResponding(AgentFailed):
 
 
 class ConnectionForbidden(AgentNotResponding):
-    """The calling process may not connect to the agent's host; nobody can tell from there whether it runs."""
+    """The calling process may not connect to the agent's host, so it cannot find out whether the agent runs."""
 
     code = "connection_forbidden"
 

@@ -99,9 +99,15 @@ def chosen(question: Question, *, verdict: str = "", option: str = "", text: str
     Raises InvalidChoice if the question offers no such answer.
     """
     if option:
-        return _choose_option(question, option)
+        named = _find(question, option.strip())
+        if named is None:
+            raise InvalidChoice(f"'{option}' is not offered", _offered(question))
+        return Choice(option=named.key)
     if verdict:
-        return _choose_verdict(question, verdict)
+        meant = _option_for(question, verdict)
+        if meant is None:
+            raise InvalidChoice(f"no option means '{verdict}'", _offered(question))
+        return Choice(option=meant.key)
     if not text.strip():
         raise InvalidChoice("the answer is empty", _offered(question))
     if not question.takes_text:
@@ -170,20 +176,6 @@ def question_from(fields: object) -> Question | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def _choose_option(question: Question, name: str) -> Choice:
-    option = _find(question, name.strip())
-    if option is None:
-        raise InvalidChoice(f"'{name}' is not offered", _offered(question))
-    return Choice(option=option.key)
-
-
-def _choose_verdict(question: Question, verdict: str) -> Choice:
-    option = _option_for(question, verdict)
-    if option is None:
-        raise InvalidChoice(f"no option means '{verdict}'", _offered(question))
-    return Choice(option=option.key)
 
 
 def _find(question: Question, name: str) -> Option | None:

@@ -547,10 +547,7 @@ def check_capable(lacks: Collection[str], request: Request[object]) -> None:
         return
     if STREAMING in lacks and isinstance(request, _STREAMS):
         raise UnsupportedOperation("this agent does not stream", hint="send the message, and read its task")
-    if PUSH in lacks and (isinstance(request, _PUSHES) or _names_webhook(request)):
-        raise PushNotSupported(hint="follow the task, or read it from time to time")
-
-
-def _names_webhook(request: Request[object]) -> bool:
     send = request.send if isinstance(request, SendAndWait | SendAndFollow) else request
-    return isinstance(send, SendMessage) and send.push is not None
+    has_webhook = isinstance(send, SendMessage) and send.push is not None
+    if PUSH in lacks and (has_webhook or isinstance(request, _PUSHES)):
+        raise PushNotSupported(hint="follow the task, or read it from time to time")

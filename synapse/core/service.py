@@ -1,9 +1,9 @@
 """The ports of the service: TaskService has a typed method for each request about tasks, Handler takes any request.
 
-    dialect, transport ──► Handler (access, limits, metrics) ──► METHODS ──► TaskService
-                                                             AgentTasks, GatewayTasks, StoppedTasks
+    server ──► Handler (access, limits, metrics) ──► METHODS ──► TaskService
+                                                                 AgentTasks, GatewayTasks, StoppedTasks
 
-Code that knows which request it makes calls a method of TaskService. A transport, which only carries requests, calls
+Code that knows which request it makes calls a method of TaskService. A server, which only carries requests, calls
 `Handler.handle`, whose result has the type that the request names.
 """
 

@@ -177,7 +177,7 @@ def is_wanted(task: Task, query: TaskQuery) -> bool:
 
 
 def has_metadata(actual: Json, wanted: Json) -> bool:
-    """Decides whether `actual` has every value of `wanted`; nested objects are compared in the same way."""
+    """Decides whether `actual` has every value of `wanted`; compares nested objects likewise."""
     return all(key in actual and _is_like(actual[key], value) for key, value in wanted.items())
 
 

@@ -3,18 +3,19 @@
     profile 'claude': prompt.pattern must be text, not 5
     hello.toml: rule 2, step 1: `wait` must be a number of seconds from 0 to 3600, not 'long'
 
-`Table` reads values. `ProfileTable` and `ScriptTable` define how errors name a place in their kind of file.
+`Table` reads values, and a `Wording` says how its errors speak about one kind of file. `ProfileTable` and `ScriptTable`
+are the tables of profiles and scripts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar, Final, NoReturn, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, cast
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidProfile, InvalidScript
-from synapse.core.override import override
 
 MAX_WAIT_SECONDS: Final = 3600
 """A longer wait is probably a typo."""
@@ -28,21 +29,36 @@ _NAMED_KEYS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How errors speak about one kind of file."""
+
+    error: type[InvalidProfile | InvalidScript]
+    key: str
+    """A format for a key or its path."""
+    text: str
+    """The rule for a value that must be text."""
+    found: Callable[[object], str]
+    """Returns the end of an error: the value that was found instead, or that there is none (None: TOML has no null)."""
+    suggest: Callable[[Sequence[str], Collection[str]], str]
+    """Returns the hint for unknown keys, of which the error names the first: the known one that was probably meant, or
+    where to look."""
+    hint: str = ""
+    """The hint for a wrong value."""
+
+
 class Table:
-    """Reads one TOML table. Every reader raises `error` and names the key.
+    """Reads one TOML table. Every reader raises the error of the wording and names the key.
 
     A reader with a default returns it for a missing key; a reader without one requires the key.
     """
 
-    error: ClassVar[type[InvalidProfile | InvalidScript]]
-    _TEXT: ClassVar[str]
-    """The message for a value that is not text."""
-    _HINT: ClassVar[str] = ""
-
-    def __init__(self, table: Mapping[str, Any], where: str) -> None:
+    def __init__(self, table: Mapping[str, Any], where: str, wording: Wording, path: str = "") -> None:
         self._table = table
         self.where = where
         """The place of the table as an error names it: `hello.toml: rule 2, step 1`."""
+        self._wording = wording
+        self._path = path
         self._asked: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
@@ -59,12 +75,12 @@ class Table:
 
     def text(self, key: str, default: str = "") -> str:
         value = self.value(key, default)
-        return value if isinstance(value, str) else self.refuse(key, self._TEXT, value)
+        return value if isinstance(value, str) else self.refuse(key, self._wording.text, value)
 
     def required_text(self, key: str) -> str:
         """Returns a text that is not empty."""
         value = self.value(key)
-        return value if isinstance(value, str) and value else self.refuse(key, self._TEXT, value)
+        return value if isinstance(value, str) and value else self.refuse(key, self._wording.text, value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Returns a list of texts, possibly empty; a single text counts as a list of one."""
@@ -128,44 +144,37 @@ class Table:
         return tuple(self._named_key(key, name) for name in self.texts(key))
 
     def refuse(self, key: str, rule: str, value: object = None) -> NoReturn:
-        """Raises `error`: the value of `key` breaks `rule`."""
-        raise self.error(f"{self.where}: {self._at(key)} {rule}{self._found(value)}", hint=self._HINT)
+        """Raises the error for a value of `key` that breaks `rule`."""
+        raise self._error(f"{self._at(key)} {rule}{self._wording.found(value)}", self._wording.hint)
 
     def forbid(self, key: str, why: str) -> None:
-        """Raises `error` if the table has `key`, which makes no sense in it."""
+        """Raises an error if the table has `key`, which makes no sense in it."""
         if key in self._table:
-            raise self.error(f"{self.where}: {self._at(key)} makes no sense here: {why}")
+            raise self._error(f"{self._at(key)} makes no sense here: {why}")
 
     def refuse_unknown(self, known: Collection[str]) -> None:
-        """Raises `error` for the first key that is not in `known`: a misspelt key would silently have no effect."""
-        for key in self._table:
-            if key not in known:
-                raise self.error(f"{self.where}: there is no key {self._at(key)}", hint=self._hint_for(key, known))
+        """Raises an error for the first key that is not in `known`: a misspelt key would silently have no effect."""
+        unknown = [key for key in self if key not in known]
+        if unknown:
+            raise self._error(f"there is no key {self._at(unknown[0])}", self._wording.suggest(unknown, known))
 
     def done(self) -> None:
-        """Raises `error` for the first key that no reader has asked for."""
+        """Raises an error for the first key that no reader has asked for."""
         self.refuse_unknown(self._asked)
-
-    def _hint_for(self, key: str, known: Collection[str]) -> str:
-        """Returns the hint for an unknown key: the known key that was probably meant, or where to look."""
-        raise NotImplementedError
 
     def _at(self, key: str) -> str:
         """Returns the key as an error names it."""
-        raise NotImplementedError
+        return self._wording.key.format(f"{self._path}.{key}" if self._path else key)
 
-    def _found(self, value: object) -> str:
-        """Returns the end of an error: the value that was found instead."""
-        raise NotImplementedError
+    def _error(self, message: str, hint: str = "") -> InvalidProfile | InvalidScript:
+        return self._wording.error(f"{self.where}: {message}", hint=hint)
 
     def _compiled(self, key: str, text: str) -> re.Pattern[str]:
         try:
             return re.compile(text)
         except re.error as error:
-            raise self.error(
-                f"{self.where}: {self._at(key)} is not a regular expression: {error}",
-                hint="write it in single quotes, so that TOML leaves backslashes alone",
-            ) from error
+            hint = "write it in single quotes, so that TOML leaves backslashes alone"
+            raise self._error(f"{self._at(key)} is not a regular expression: {error}", hint) from error
 
     def _named_key(self, key: str, name: str) -> bytes:
         if name in _NAMED_KEYS:
@@ -179,14 +188,9 @@ class Table:
 class ProfileTable(Table):
     """A table of a profile. An error names the key by its path: `prompt.pattern`."""
 
-    error = InvalidProfile
-    _TEXT = "must be text"
-    _HINT = "docs/howto/wrap-a-cli.md explains every key"
-
     def __init__(self, table: Mapping[str, Any], profile: str, path: str = "") -> None:
-        super().__init__(table, f"profile '{profile}'")
+        super().__init__(table, f"profile '{profile}'", _PROFILE, path)
         self._profile = profile
-        self._path = path
 
     def table(self, key: str) -> ProfileTable:
         """Returns the table under `key`; empty if there is none."""
@@ -208,19 +212,6 @@ class ProfileTable(Table):
         table = self.table(key)
         return {name: table.text(name) for name in table}
 
-    @override
-    def _hint_for(self, key: str, known: Collection[str]) -> str:
-        meant = nearest(key, sorted(known))
-        return f"Did you mean '{meant}'?" if meant else "docs/howto/wrap-a-cli.md lists every key"
-
-    @override
-    def _at(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
-
-    @override
-    def _found(self, value: object) -> str:
-        return "" if value is None else f", not {value!r}"
-
     def _nested(self, key: str, value: object) -> ProfileTable:
         if not isinstance(value, Mapping):
             self.refuse(key, "must be a table", value)
@@ -230,37 +221,47 @@ class ProfileTable(Table):
 class ScriptTable(Table):
     """A table of a script. An error names the table by its place and the key in backticks."""
 
-    error = InvalidScript
-    _TEXT = "must be a text"
-
     def __init__(self, table: object, where: str) -> None:
         """Raises InvalidScript if `table` is something else."""
         if not isinstance(table, Mapping):
             raise InvalidScript(f"{where} must be a table, not {shortened(table)}")
-        super().__init__(cast("Mapping[str, Any]", table), where)
+        super().__init__(cast("Mapping[str, Any]", table), where, _SCRIPT)
 
     def suggest(self, known: Collection[str]) -> str:
         """Returns a hint: the known key that an unknown one was probably meant to be, or all known keys."""
-        for key in self._table:
-            if key not in known and (meant := nearest(key, sorted(known))):
-                return f"did you mean `{meant}`?"
-        return "known here: " + ", ".join(sorted(known))
-
-    @override
-    def _hint_for(self, key: str, known: Collection[str]) -> str:  # noqa: ARG002  # all unknown keys count
-        return self.suggest(known)
-
-    @override
-    def _at(self, key: str) -> str:
-        return f"`{key}`"
-
-    @override
-    def _found(self, value: object) -> str:
-        # TOML has no null, so None means that the key is missing.
-        return ", but it is missing" if value is None else f", not {shortened(value)}"
+        return _suggest_for_script([key for key in self if key not in known], known)
 
 
 def shortened(value: object) -> str:
     """Returns `repr(value)`, at most 60 characters of it, for an error."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _suggest_for_profile(unknown: Sequence[str], known: Collection[str]) -> str:
+    meant = nearest(unknown[0], sorted(known))
+    return f"Did you mean '{meant}'?" if meant else "docs/howto/wrap-a-cli.md lists every key"
+
+
+def _suggest_for_script(unknown: Sequence[str], known: Collection[str]) -> str:
+    for key in unknown:
+        if meant := nearest(key, sorted(known)):
+            return f"did you mean `{meant}`?"
+    return "known here: " + ", ".join(sorted(known))
+
+
+_PROFILE: Final = Wording(
+    error=InvalidProfile,
+    key="{}",
+    text="must be text",
+    found=lambda value: "" if value is None else f", not {value!r}",
+    suggest=_suggest_for_profile,
+    hint="docs/howto/wrap-a-cli.md explains every key",
+)
+_SCRIPT: Final = Wording(
+    error=InvalidScript,
+    key="`{}`",
+    text="must be a text",
+    found=lambda value: ", but it is missing" if value is None else f", not {shortened(value)}",
+    suggest=_suggest_for_script,
+)

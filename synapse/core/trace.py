@@ -29,7 +29,12 @@ _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 def traced(request: AnyRequest, headers: Iterable[tuple[bytes, bytes]]) -> AnyRequest:
     """Returns the request; adds the trace in `headers` if the request opens a task. Ignores an invalid trace."""
-    trace = _trace_in(headers)
+    given: dict[str, str] = {}
+    # Hot path: nearly every request comes here, and few have a trace.
+    for name, value in headers:
+        if name == b"traceparent" or name == b"tracestate":  # noqa: PLR1714 - a set costs more than two words
+            given[name.decode("ascii")] = value.decode("latin-1")
+    trace = _checked(given) if given else None
     return cast("AnyRequest", _with_trace(request, trace)) if trace else request
 
 
@@ -42,17 +47,8 @@ def trace_headers(metadata: Json) -> list[tuple[str, str]]:
     return list(_checked(cast("Mapping[str, Any]", kept)).items())
 
 
-def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    # Hot path: nearly every request comes here, and few have a trace.
-    for name, value in headers:
-        if name == b"traceparent" or name == b"tracestate":  # noqa: PLR1714 - a set costs more than two words
-            given[name.decode("ascii")] = value.decode("latin-1")
-    return _checked(given) if given else {}
-
-
 def _with_trace(request: Request[object], trace: dict[str, str]) -> Request[object]:
-    """Returns a request of the same class with the trace in its message's task metadata."""
+    """Returns the request with the trace in its message's task metadata, or unchanged if it sends no message."""
     match request:
         case ForAgent(request=inner):
             return replace(request, request=_with_trace(inner, trace))

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, assert_never
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from synapse.core.errors import InvalidRequest, MethodNotAllowed, RateLimited, SynapseError, Unauthenticated
@@ -23,12 +23,13 @@ from synapse.core.events import Update
 from synapse.core.requests import ForAgent, Pending, Request, Stream, TaskStream
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 Headers = Iterable[tuple[bytes, bytes]]
 
 NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 QUERY_FIELDS_LIMIT: Final = 100
-NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
+NO_STORE: Final = ((b"cache-control", b"no-store"),)
 """The headers of an answer that depends on the caller, so that no cache gives it to another one."""
 AGENT: Final = "agentId"
 """The path parameter that names the agent."""
@@ -81,6 +82,11 @@ class WireAnswer(NamedTuple):
     """The code of the error in the body, for answers whose status does not show that they are errors."""
 
 
+def entry_for(kind: type[SynapseError], table: Mapping[type[SynapseError], T]) -> T:
+    """Returns the entry of the error class in a dialect's table of errors, or that of its nearest ancestor."""
+    return next(table[ancestor] for ancestor in kind.__mro__ if ancestor in table)
+
+
 def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
     """Returns the headers that HTTP requires of an error in any dialect: RFC 9110 §15.5.2, §15.5.6, §10.2.3."""
     match error:
@@ -112,7 +118,6 @@ class Route(Generic[R]):
     path: str
     decode: Callable[[WireRequest], Request[R]]
     encode: Callable[[R], bytes]
-    status: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,58 +208,52 @@ class Dialect:
     rpc: RpcTable | None = None
 
 
-AddressCall = Callable[[AnyCall, str, Headers], AnyCall]
-"""Addresses a call to the agent that the path names. The headers may name extensions."""
+ChangeCall = Callable[[AnyCall, WireRequest], AnyCall]
+"""Returns a decoded call, checked or changed. The second argument is the request that it was decoded from."""
 
 
-def addressed(call: AnyCall, agent: str, _headers: Headers) -> AnyCall:
-    """Returns the call, addressed to the agent."""
-    request: ForAgent[Any] = ForAgent(agent, call.request)
-    return call._replace(request=request)
+def with_calls(dialect: Dialect, change: ChangeCall) -> Dialect:
+    """Returns the dialect with `change` applied to every decoded call of its CallRoutes and JSON-RPC methods."""
 
+    def changed(route: CallRoute) -> CallRoute:
+        def ask(wire: WireRequest) -> AnyCall | WireAnswer:
+            call = route.ask(wire)
+            return call if isinstance(call, WireAnswer) else change(call, wire)
 
-def mounted(dialect: Dialect, prefix: str, address: AddressCall = addressed) -> Dialect:
-    """Returns the dialect below `prefix`, which contains `{agentId}`."""
-    routes = tuple(
-        _mounted_route(route, prefix, address) for route in dialect.routes if not route.path.startswith(_LEGACY_PREFIX)
-    )
+        return replace(route, ask=ask)
+
+    def changed_method(ask: Callable[[Params, WireRequest], AnyCall]) -> Callable[[Params, WireRequest], AnyCall]:
+        return lambda params, wire: change(ask(params, wire), wire)
+
+    routes = tuple(changed(route) if isinstance(route, CallRoute) else route for route in dialect.routes)
     rpc = dialect.rpc
     if rpc is not None:
-        rpc = replace(rpc, methods={name: _to_agent_rpc(ask, address) for name, ask in rpc.methods.items()})
+        rpc = replace(rpc, methods={name: changed_method(ask) for name, ask in rpc.methods.items()})
     return replace(dialect, routes=routes, rpc=rpc)
 
 
-def _mounted_route(route: AnyRoute, prefix: str, address: AddressCall) -> AnyRoute:
-    path = prefix + route.path
-    match route:
-        case Route() | StreamRoute():
-            return replace(route, path=path, decode=_to_agent_decoder(route.decode))
-        case CallRoute():
-            return replace(route, path=path, ask=_to_agent(route.ask, address))
-        case DocumentRoute():
+def addressed(call: AnyCall, wire: WireRequest) -> AnyCall:
+    """Returns the call, addressed to the agent that the path names."""
+    request: ForAgent[Any] = ForAgent(wire.params[AGENT], call.request)
+    return call._replace(request=request)
+
+
+def mounted(dialect: Dialect, prefix: str, address: ChangeCall = addressed) -> Dialect:
+    """Returns the dialect below `prefix`, which contains `{agentId}`. `address` addresses each call to that agent."""
+
+    def below(route: AnyRoute) -> AnyRoute:
+        path = prefix + route.path
+        if not isinstance(route, Route | StreamRoute):
             return replace(route, path=path)
-        case _:
-            assert_never(route)
 
+        def decode(wire: WireRequest) -> Request[Any]:
+            return ForAgent(wire.params[AGENT], route.decode(wire))
 
-def _to_agent_decoder(decode: Callable[[WireRequest], Request[R]]) -> Callable[[WireRequest], Request[R]]:
-    return lambda wire: ForAgent(wire.params[AGENT], decode(wire))
+        return replace(route, path=path, decode=decode)
 
-
-def _to_agent(
-    ask: Callable[[WireRequest], AnyCall | WireAnswer], address: AddressCall
-) -> Callable[[WireRequest], AnyCall | WireAnswer]:
-    def ask_agent(wire: WireRequest) -> AnyCall | WireAnswer:
-        call = ask(wire)
-        return call if isinstance(call, WireAnswer) else address(call, wire.params[AGENT], wire.headers)
-
-    return ask_agent
-
-
-def _to_agent_rpc(
-    ask: Callable[[Params, WireRequest], AnyCall], address: AddressCall
-) -> Callable[[Params, WireRequest], AnyCall]:
-    return lambda params, wire: address(ask(params, wire), wire.params[AGENT], wire.headers)
+    addressing = with_calls(dialect, address)
+    routes = tuple(below(route) for route in addressing.routes if not route.path.startswith(_LEGACY_PREFIX))
+    return replace(addressing, routes=routes)
 
 
 class CachedDocument:

@@ -19,7 +19,6 @@ Reading a card requires no extension: clients learn from it which extensions and
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,22 +26,10 @@ import msgspec
 from synapse.core.errors import VersionNotSupported
 from synapse.core.extension import Extensions, check_named
 from synapse.core.requests import ForAgent, check_capable
-from synapse.dialects.dialect import (
-    AddressCall,
-    AnyCall,
-    CallRoute,
-    Dialect,
-    Headers,
-    Params,
-    WireAnswer,
-    WireRequest,
-)
+from synapse.dialects.dialect import AGENT, AnyCall, ChangeCall, Dialect, Headers, WireRequest, with_calls
 from synapse.dialects.paths import A2A_V0_3, A2A_V1, SUPERVISOR
 
-A2A_1_0: Final = A2A_V1
-A2A_0_3: Final = A2A_V0_3
-
-DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_1_0, "0.3": A2A_0_3}
+DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_V1, "0.3": A2A_V0_3}
 """The dialect of each version, newest first."""
 
 _VERSION: Final = b"a2a-version"
@@ -51,8 +38,6 @@ _EXTENSIONS_0_3: Final = b"x-a2a-extensions"
 
 ExtensionsOf = Callable[[str], Extensions]
 """Returns the extensions that the agent of that name declares."""
-_CheckCall = Callable[[AnyCall, WireRequest], AnyCall]
-"""Checks a decoded call, and returns it with the headers that its answer needs."""
 
 
 class _PeekedMessage(msgspec.Struct):
@@ -104,15 +89,15 @@ def spoken_dialect(body: bytes) -> str:
     message = peeked.message or peeked.request
     if message is None:
         # Only REST of 0.3 configures a webhook this way, and its clients name no version.
-        return A2A_0_3 if isinstance(peeked.config, dict) else ""
+        return A2A_V0_3 if isinstance(peeked.config, dict) else ""
     if isinstance(message.content, str):
         return SUPERVISOR
     if isinstance(message.content, list) or message.role in ("user", "agent"):
-        return A2A_0_3
+        return A2A_V0_3
     parts: list[Any] = message.parts if isinstance(message.parts, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON
     if any(isinstance(part, dict) and "kind" in part for part in parts):
-        return A2A_0_3
-    return A2A_1_0 if parts else ""
+        return A2A_V0_3
+    return A2A_V1 if parts else ""
 
 
 class NamedExtensions(NamedTuple):
@@ -141,7 +126,7 @@ def with_extensions(dialect: Dialect, extensions: Extensions) -> Dialect:
         check_named(extensions, named.uris)
         return _activated(call, named, extensions)
 
-    return _checked(dialect, check)
+    return with_calls(dialect, check)
 
 
 def without_capabilities(dialect: Dialect, lacks: Collection[str]) -> Dialect:
@@ -153,18 +138,18 @@ def without_capabilities(dialect: Dialect, lacks: Collection[str]) -> Dialect:
         check_capable(lacks, call.request)
         return call
 
-    return _checked(dialect, check)
+    return with_calls(dialect, check)
 
 
-def address_with_extensions(extensions_of: ExtensionsOf) -> AddressCall:
+def address_with_extensions(extensions_of: ExtensionsOf) -> ChangeCall:
     """Returns how a dialect that is mounted for many agents addresses one of them.
 
     The gateway checks the extensions that the agent requires, once it knows that the caller may see the agent. The
     header of active extensions is sent only with the result of the request.
     """
 
-    def address(call: AnyCall, agent: str, headers: Headers) -> AnyCall:
-        named = named_in(headers)
+    def address(call: AnyCall, wire: WireRequest) -> AnyCall:
+        agent, named = wire.params[AGENT], named_in(wire.headers)
         request: ForAgent[Any] = ForAgent(agent, call.request, named.uris)
         addressed = call._replace(request=request)
         return _activated(addressed, named, extensions_of(agent)) if named.uris else addressed
@@ -177,31 +162,3 @@ def _activated(call: AnyCall, named: NamedExtensions, extensions: Extensions) ->
     if not activated:
         return call
     return call._replace(headers=(*call.headers, (named.header, ", ".join(activated).encode("ascii"))))
-
-
-def _checked(dialect: Dialect, check: _CheckCall) -> Dialect:
-    """Returns the dialect with `check` applied to every decoded call."""
-    routes = tuple(
-        replace(route, ask=_checked_ask(route.ask, check)) if isinstance(route, CallRoute) else route
-        for route in dialect.routes
-    )
-    rpc = dialect.rpc
-    if rpc is not None:
-        rpc = replace(rpc, methods={name: _checked_rpc_ask(ask, check) for name, ask in rpc.methods.items()})
-    return replace(dialect, routes=routes, rpc=rpc)
-
-
-def _checked_ask(
-    ask: Callable[[WireRequest], AnyCall | WireAnswer], check: _CheckCall
-) -> Callable[[WireRequest], AnyCall | WireAnswer]:
-    def checked(wire: WireRequest) -> AnyCall | WireAnswer:
-        call = ask(wire)
-        return call if isinstance(call, WireAnswer) else check(call, wire)
-
-    return checked
-
-
-def _checked_rpc_ask(
-    ask: Callable[[Params, WireRequest], AnyCall], check: _CheckCall
-) -> Callable[[Params, WireRequest], AnyCall]:
-    return lambda params, wire: check(ask(params, wire), wire)

@@ -117,12 +117,6 @@ HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "issue_ticket": ("POST", f"{WEBSOCKET_PATH}/ticket"),
 }
 
-
-def hub_paths() -> tuple[tuple[str, str], ...]:
-    """Returns every (method, path) of the hub dialect."""
-    return tuple(HUB_OPERATIONS.values())
-
-
 # Below the address of one agent, which names it.
 SUPERVISOR_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "send": ("POST", "/message:send"),
@@ -136,8 +130,3 @@ SUPERVISOR_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "get_push": ("GET", "/tasks/{id}/pushNotificationConfigs/{configId}"),
     "delete_push": ("DELETE", "/tasks/{id}/pushNotificationConfigs/{configId}"),
 }
-
-
-def supervisor_paths() -> tuple[tuple[str, str], ...]:
-    """Returns every (method, path) of the supervisor dialect."""
-    return tuple(SUPERVISOR_OPERATIONS.values())

@@ -87,7 +87,12 @@ class ProtoReader(Generic[Shape]):
         try:
             return msgspec.convert(_respelt(value, self._spellings), self._shape)
         except msgspec.ValidationError as error:
-            raise _with_names(violation(error), self._spellings) from error
+            wrong = violation(error)
+            # Each version of A2A has its own names.
+            names = self._spellings.enums.get(wrong.field.rpartition(".")[2], {}).values()
+            if names and wrong.why.startswith(_NO_NAME):
+                wrong = InvalidField(wrong.field, wrong.why, hint=f"there are {', '.join(names)}")
+            raise wrong from error
 
     def read_query(self, query: Mapping[str, str], **path: str) -> Shape:
         """Returns the shape in the fields of a query, which are all text, and of the path.
@@ -174,14 +179,6 @@ def too_deep() -> InvalidRequest:
     return InvalidRequest(
         f"the body is nested deeper than {NESTING_LIMIT} levels", hint="send deep structures as a file part"
     )
-
-
-def _with_names(wrong: InvalidField, spellings: Spellings) -> InvalidField:
-    """Adds the valid names to an error about an enum, because each version of A2A has its own."""
-    names = spellings.enums.get(wrong.field.rpartition(".")[2], {}).values()
-    if not names or not wrong.why.startswith(_NO_NAME):
-        return wrong
-    return InvalidField(wrong.field, wrong.why, hint=f"there are {', '.join(names)}")
 
 
 def _respelt(value: Any, spellings: Spellings) -> Any:

@@ -28,7 +28,7 @@ from synapse.dialects.a2a_v1 import encode as encode_1_0
 from synapse.dialects.a2a_v1.routes import encode_error as encode_error_1_0
 from synapse.dialects.dialect import (
     AGENT,
-    NOT_KEPT,
+    NO_STORE,
     CachedDocument,
     Call,
     CallRoute,
@@ -38,8 +38,8 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
-from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, asked_version
-from synapse.dialects.paths import TENANT
+from synapse.dialects.negotiation import asked_dialect, asked_version
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, TENANT
 from synapse.dialects.supervisor import encode as encode_supervisor
 from synapse.dialects.supervisor.routes import encode_error
 from synapse.gateway.config import AgentConfig
@@ -246,8 +246,8 @@ def _refuse(wire: WireRequest, error: SynapseError) -> WireAnswer:
 
 _ERROR_ENCODERS: Final[Mapping[str, Callable[[SynapseError], WireAnswer]]] = {
     "": encode_error,
-    A2A_1_0: encode_error_1_0,
-    A2A_0_3: encode_error_0_3,
+    A2A_V1: encode_error_1_0,
+    A2A_V0_3: encode_error_0_3,
 }
 
 
@@ -268,7 +268,7 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _list(_wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), _encode_list, headers=NOT_KEPT)
+    return Call(ListAgents(), _encode_list, headers=NO_STORE)
 
 
 def _register(wire: WireRequest) -> Call[ListedAgent]:

@@ -14,7 +14,7 @@ from synapse.auth.settings import AccessSettings
 from synapse.config.process import open_file_limit
 from synapse.core.caller import Caller
 from synapse.dialects.dialect import Dialect
-from synapse.dialects.negotiation import A2A_0_3, A2A_1_0
+from synapse.dialects.paths import A2A_V0_3, A2A_V1
 from synapse.gateway.config import GRPC_PORT, GatewayConfig
 from synapse.gateway.routes import MOUNT
 from synapse.server.peer import NOBODY, Peer, owner_of
@@ -64,7 +64,7 @@ class GatewayGrpc:
         """Serve the dialects that gRPC defines."""
         from synapse.server.grpc_methods import current_service, former_service  # noqa: PLC0415 - see above
 
-        self.server.offer(current_service(dialects[A2A_1_0]), former_service(dialects[A2A_0_3], MOUNT))
+        self.server.offer(current_service(dialects[A2A_V1]), former_service(dialects[A2A_V0_3], MOUNT))
 
     def _admit(self, headers: GrpcHeaders, path: str, peer: str) -> Caller | Awaitable[Caller]:
         """Apply the rules of HTTP. gRPC does not expose the connection, so the two addresses identify its owner."""

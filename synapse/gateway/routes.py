@@ -40,15 +40,8 @@ from synapse.dialects.dialect import (
     WireRequest,
     mounted,
 )
-from synapse.dialects.negotiation import (
-    A2A_0_3,
-    A2A_1_0,
-    ExtensionsOf,
-    address_with_extensions,
-    asked_dialect,
-    spoken_dialect,
-)
-from synapse.dialects.paths import HUB, SUPERVISOR, TENANT
+from synapse.dialects.negotiation import ExtensionsOf, address_with_extensions, asked_dialect, spoken_dialect
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, SUPERVISOR, TENANT
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.gateway.cards import DISCOVERY, LIST_PATH, GatewayCards, discovery_dialect
 from synapse.server.jsonrpc import JSONRPC, rpc_dialect
@@ -56,9 +49,9 @@ from synapse.server.routing import Endpoint
 
 MOUNT: Final = f"/agents/{{{AGENT}}}/v1"
 FORMER_MOUNT: Final = f"/agents/{{{AGENT}}}"
-_EXTENDED_CARD: Final = {A2A_1_0: "GetExtendedAgentCard", A2A_0_3: "agent/getAuthenticatedExtendedCard"}
+_EXTENDED_CARD: Final = {A2A_V1: "GetExtendedAgentCard", A2A_V0_3: "agent/getAuthenticatedExtendedCard"}
 _BELOW: Final = frozenset({"v1", ".well-known"})
-_VERSIONS: Final = {A2A_1_0: "1.0", A2A_0_3: "0.3"}
+_VERSIONS: Final = {A2A_V1: "1.0", A2A_V0_3: "0.3"}
 
 Ask = Callable[[WireRequest], AnyCall | WireAnswer]
 
@@ -110,14 +103,14 @@ class GatewayChoice:
         try:
             demanded = asked_dialect(wire)
         except SynapseError as error:
-            standard = self._by_name[A2A_1_0]
+            standard = self._by_name[A2A_V1]
             refusal = standard.encode_error(error)
             route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
             return Endpoint(standard, route)
         if is_unknown and not demanded:
             return _of(SUPERVISOR if _is_of_supervisor(wire.path) else HUB, endpoints)
         if not demanded and TENANT in endpoints[0].names:
-            demanded = A2A_1_0  # no other dialect has tenants
+            demanded = A2A_V1  # no other dialect has tenants
         spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
         return _of(spoken, endpoints) if spoken else _by_task(endpoints)
 

@@ -33,7 +33,8 @@ from synapse.dialects.dialect import (
     WireEvent,
     WireRequest,
 )
-from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, spoken_dialect
+from synapse.dialects.negotiation import asked_dialect, spoken_dialect
+from synapse.dialects.paths import A2A_V0_3, A2A_V1
 from synapse.dialects.synapse.routes import CardFacts, agent_card, synapse_dialect
 from synapse.server.middleware import Addresses
 from synapse.server.routing import Endpoint
@@ -60,8 +61,8 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
     addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))
     return [
         synapse_dialect(facts, addresses.of),
-        late_dialect(A2A_1_0, paths.a2a_v1_paths(), partial(_a2a_1_0, *declared), paths.MEDIA_TYPE),
-        late_dialect(A2A_0_3, paths.a2a_v0_3_paths(), partial(_a2a_0_3, *declared)),
+        late_dialect(A2A_V1, paths.a2a_v1_paths(), partial(_a2a_1_0, *declared), paths.MEDIA_TYPE),
+        late_dialect(A2A_V0_3, paths.a2a_v0_3_paths(), partial(_a2a_0_3, *declared)),
         late_dialect(_JSONRPC, [("POST", "/")], partial(_json_rpc, *declared)),
         late_dialect("a2a_cards", [("GET", paths.CARD_PATH)], partial(_cards, facts, entry, addresses, advertise_0_3)),
     ]
@@ -135,7 +136,7 @@ class DialectChoice:
     """Chooses the dialect for each request among those of its path."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._standard = next(dialect for dialect in dialects if dialect.name == A2A_1_0)
+        self._standard = next(dialect for dialect in dialects if dialect.name == A2A_V1)
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Return the endpoint that answers, or one that answers with the error of an invalid version."""
@@ -148,17 +149,17 @@ class DialectChoice:
             route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
             return Endpoint(self._standard, route)
         if not demanded and paths.TENANT in endpoints[0].names:
-            demanded = A2A_1_0  # no other dialect has tenants
+            demanded = A2A_V1  # no other dialect has tenants
         if demanded:
             return _of(demanded, endpoints)
-        if endpoints[0].dialect.name not in (A2A_1_0, A2A_0_3):
+        if endpoints[0].dialect.name not in (A2A_V1, A2A_V0_3):
             return endpoints[0]
         spoken = spoken_dialect(wire.body) if wire.body else ""
         if not spoken and wire.path.startswith("/v1/"):
-            spoken = A2A_0_3
+            spoken = A2A_V0_3
         if not spoken and _PUSH_PATH in wire.path:
             # Only 0.3 nests the configuration in a field.
-            spoken = A2A_0_3 if b'"pushNotificationConfig"' in wire.body else A2A_1_0
+            spoken = A2A_V0_3 if b'"pushNotificationConfig"' in wire.body else A2A_V1
         return _of(spoken, endpoints) if spoken else _by_task(endpoints)
 
 
@@ -168,7 +169,7 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
     """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
-    current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
+    current, former = _of(A2A_V1, endpoints), _of(A2A_V0_3, endpoints)
     if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
         return current
     ask = partial(_ask_by_task, current, former)
@@ -185,7 +186,7 @@ def _ask_by_task(current: Endpoint, former: Endpoint, wire: WireRequest) -> AnyC
 
 
 def _encode_by_task(current: Call[Task], former: Call[Task], task: Task) -> bytes:
-    return (former if task.dialect == A2A_0_3 else current).encode(task)
+    return (former if task.dialect == A2A_V0_3 else current).encode(task)
 
 
 def _stream_by_task(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:
@@ -194,7 +195,7 @@ def _stream_by_task(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint
 
     def encode(update: Update) -> WireEvent | None:
         nonlocal spoken
-        spoken = former if update.task.dialect == A2A_0_3 else current
+        spoken = former if update.task.dialect == A2A_V0_3 else current
         return spoken[1].encode(update)
 
     def encode_error(error: SynapseError) -> WireAnswer:

@@ -21,7 +21,7 @@ from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
-from synapse.dialects.negotiation import A2A_0_3
+from synapse.dialects.paths import A2A_V0_3
 from synapse.push.outbox import IsKeyValid, Notification, NotificationEncoder, PushOutbox, RetrySchedule
 from synapse.push.webhook import WebhookSender
 from synapse.tasks.journal import Journal
@@ -145,7 +145,7 @@ class PushConfigs:
 def encoder_for(dialect: str, agent: str) -> NotificationEncoder:
     """Return the encoder of the dialect that configured a webhook; A2A 1.0 for dialects without their own format."""
     # A dialect is loaded with the first notification in it.
-    if dialect == A2A_0_3:
+    if dialect == A2A_V0_3:
         from synapse.dialects.a2a_v0_3.push import encode_notification as encode_0_3  # noqa: PLC0415 - see above
 
         return _encoder(encode_0_3, _JSON)

@@ -221,7 +221,7 @@ class HttpApp:
             return await self._answer_call(route, wire, caller, receive, send, exchange)
         if isinstance(route, Route):
             request = traced(route.decode(wire), wire.headers)
-            return WireAnswer(route.status, route.encode(await self._service.handle(request, caller)))
+            return WireAnswer(200, route.encode(await self._service.handle(request, caller)))
         if isinstance(route, DocumentRoute):
             return route.answer(wire)
         items = await self._service.handle(route.decode(wire), caller)

@@ -1,4 +1,4 @@
-"""Clauses of A2A about extensions, spoken to the agent of docs/examples/extensions.toml: it requires one of its two."""
+"""Clauses of A2A about extensions, checked with the agent of docs/examples/extensions.toml, which requires one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses that only a gateway can keep: several agents, several dialects, one address."""
+"""Clauses about gateways only: several agents, several dialects, one address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUPERVISOR = "supervisor-a2a-endpoints.md"
 HUB = "hub-protocol.md"
 
 
-@row("gateway-extended-card", BOTH, f"{SPEC} §3.1.11", "the extended card is shown to who is known", only=GATEWAY)
+@row("gateway-extended-card", BOTH, f"{SPEC} §3.1.11", "an authenticated caller gets the extended card", only=GATEWAY)
 def _(speaker: Speaker) -> None:
     card = speaker.extended_card()
 
@@ -39,7 +39,13 @@ def _(speaker: Speaker) -> None:
     assert (hub["id"], hub["state"]) == (task.id, "completed")
 
 
-@row("gateway-as-made", BOTH, f"{READINGS} 3", "without a version a task is shown as it was made", only=GATEWAY)
+@row(
+    "gateway-as-made",
+    BOTH,
+    f"{READINGS} 3",
+    "without a version a task is encoded in the dialect that made it",
+    only=GATEWAY,
+)
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
     shown = speaker.client.request("GET", f"{speaker.mount}/tasks/{task.id}").json
@@ -62,7 +68,13 @@ def _(speaker: Speaker) -> None:
     assert speaker.get(task_id).state == "completed"
 
 
-@row("gateway-hub-types", BOTH, HUB, "parts that an agent does not take are refused in the hub's words", only=GATEWAY)
+@row(
+    "gateway-hub-types",
+    BOTH,
+    HUB,
+    "parts that an agent does not accept are refused with an error of the hub",
+    only=GATEWAY,
+)
 def _(speaker: Speaker) -> None:
     image = {"type": "image", "content": {"mimeType": "image/png", "data": "dGNr"}}
     reply = speaker.client.request("POST", f"/agents/{agent_of(speaker)}/messages", {"message": [image]})
@@ -71,7 +83,7 @@ def _(speaker: Speaker) -> None:
     assert "image/png" in reply.json["error"]["message"]
 
 
-@row("gateway-hub", BOTH, HUB, "what the hub sends is read in A2A", only=GATEWAY)
+@row("gateway-hub", BOTH, HUB, "a message sent by the hub is read in A2A", only=GATEWAY)
 def _(speaker: Speaker) -> None:
     body = {"message": [{"type": "text", "content": "tell me"}]}
     reply = speaker.client.request("POST", f"/agents/{agent_of(speaker)}/messages", body)

@@ -1,4 +1,4 @@
-"""A2A over gRPC, by the generated stubs alone: the same words as JSON-RPC 1.0 and REST 0.3, moved as protobuf."""
+"""A2A over gRPC, by the generated stubs alone: the requests of JSON-RPC 1.0 and REST 0.3 as protobuf."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEW_STUB_0_3: Final[Any] = v0_3_grpc.A2AServiceStub
 
 
 def target_of(client: WireClient, mount: str) -> str:
-    """Where the card says that gRPC is served."""
+    """Returns the address of gRPC in the card."""
     card = client.request("GET", f"{mount}/.well-known/agent-card.json", headers={"A2A-Version": "1.0"}).json
     return next(str(one["url"]) for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC")
 
@@ -50,7 +50,7 @@ class Grpc10(JsonRpc10):
     def call(self, operation: str, params: dict[str, Any]) -> Any:
         with grpc.insecure_channel(self._target) as channel:
             try:
-                # What is empty is there, too, as the clauses about lists want it.
+                # Lists print empty fields too: the clauses about lists check them.
                 told = self._start(channel, operation, params)
                 return MessageToDict(told, always_print_fields_with_no_presence=operation in _LISTS)
             except grpc.RpcError as error:
@@ -68,7 +68,7 @@ class Grpc10(JsonRpc10):
 
     def _start(self, channel: Any, operation: str, params: dict[str, Any]) -> Any:
         name = self.methods[operation]
-        # The one whose request is not called like the method.
+        # The only request that is not named after its method.
         kind = "TaskPushNotificationConfig" if operation == "push" else f"{name.replace('Streaming', '')}Request"
         request = ParseDict({**params, "tenant": self._tenant}, getattr(v1, kind)())
         method = getattr(NEW_STUB_1_0(channel), name)
@@ -116,11 +116,11 @@ class Grpc03(Rest03):
 
 
 def _told(speaker: Speaker, method: Any, request: Any, *metadata: tuple[str, str]) -> Any:
-    """What a method gives; with headers to name, those of the answer are heard before anything else of it is."""
+    """Calls a method and returns its result. If the speaker sends headers, reads those of the answer first."""
     if not speaker.naming:
         return method(request, timeout=PATIENCE, metadata=metadata)
     named = [(name.lower(), value) for name, value in speaker.naming.items()]
-    # Only a method with one answer hands out its call beside it; a stream is its own call.
+    # Only a method with one answer returns its call separately; a stream is its own call.
     begin = getattr(method, "with_call", None)
     given = {"timeout": PATIENCE, "metadata": [*metadata, *named]}
     if begin is not None:
@@ -171,7 +171,7 @@ _FORMER: Final = (
 
 
 def _former_request(method: str, path: str, body: Any) -> tuple[str, Any]:
-    """The method that a path of REST stands for, and its request."""
+    """Returns the method for a path of REST, and its request."""
     parts = urlsplit(path)
     for its_method, pattern, name, kind, named in _FORMER:
         found = re.fullmatch(pattern, parts.path)
@@ -189,7 +189,7 @@ def _events(stream: Any) -> Iterator[Event]:
     try:
         for message in stream:
             told = MessageToDict(message)
-            # 0.3 calls the same thing otherwise.
+            # 0.3 has another name for it.
             yield event_of({"message" if name == "msg" else name: value for name, value in told.items()}, "")
     except grpc.RpcError as error:
         raise _refused(error) from error

@@ -22,7 +22,7 @@ def _(speaker: JsonRpc10 | Rest10) -> None:
     assert times == sorted(times, reverse=True)
 
 
-@row("list-empty", NEW, f"{SPEC} §3.1.4", "an empty page has its fields, too")
+@row("list-empty", NEW, f"{SPEC} §3.1.4", "an empty page has all fields too")
 def _(speaker: JsonRpc10 | Rest10) -> None:
     assert speaker.list(contextId="nobody-has-this", pageSize=7) == {
         "tasks": [],
@@ -60,7 +60,7 @@ def _(speaker: JsonRpc10 | Rest10) -> None:
     assert [task["id"] for task in since["tasks"]] == [done.id]
 
 
-# Protobuf does not tell an empty list from none.
+# Protobuf does not distinguish an empty list from none.
 @row(
     "list-parts",
     NEW,
@@ -79,10 +79,10 @@ def _(speaker: JsonRpc10 | Rest10) -> None:
     assert full["history"]
 
 
-@row("list-refused", NEW, f"{SPEC} §3.1.4", "filters that mean nothing are refused")
+@row("list-refused", NEW, f"{SPEC} §3.1.4", "invalid filters are refused")
 def _(speaker: JsonRpc10 | Rest10) -> None:
     mistakes: list[dict[str, Any]] = [{"pageSize": 0}, {"pageSize": 101}, {"pageToken": "mine"}]
     if speaker.binding in HTTP:
-        mistakes.append({"status": "running"})  # which protobuf cannot say
+        mistakes.append({"status": "running"})  # which protobuf cannot express
     for filters in mistakes:
         assert refusal(partial(speaker.list, **filters)) == "InvalidParams"

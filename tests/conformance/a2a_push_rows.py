@@ -1,4 +1,4 @@
-"""Clauses of A2A about push notifications: their configurations, and what webhooks are told."""
+"""Clauses of A2A about push notifications: configurations, and the notifications that webhooks get."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.conformance.a2a_row import BOTH, READINGS, SPEC, refusal, row, unique
 from tests.conformance.a2a_speakers import Speaker
 from tests.conformance.a2a_words import Message
 
-NOBODY = "http://127.0.0.1:9/hook"
+NO_WEBHOOK = "http://127.0.0.1:9/hook"
 PATIENCE = 20.0
 
 
 class Webhook:
-    """Listens on loopback and keeps what it is sent; answers with `status`, once it does not hold the answer back."""
+    """A webhook on loopback that keeps its notifications and answers with `status`, after `holds` is set."""
 
     def __init__(self, *, status: int = 200, holds: Event | None = None) -> None:
         self.status = status
@@ -49,7 +49,7 @@ class Webhook:
 
             @override
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
-                """Nothing on stderr."""
+                """Prints nothing on stderr."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=partial(self._server.serve_forever, 0.05), daemon=True)
@@ -72,20 +72,20 @@ class Webhook:
         return f"http://127.0.0.1:{self._server.server_port}/hook"
 
     def next(self) -> tuple[dict[str, str], Any]:
-        """The next notification: its headers and its body."""
+        """Returns the headers and the body of the next notification."""
         return self._told.get(timeout=PATIENCE)
 
     def wait_for_a_call(self) -> None:
         assert self._called.wait(PATIENCE)
 
     def drain(self) -> None:
-        """Forget what came so far."""
+        """Drops the notifications so far."""
         while not self._told.empty():
             self._told.get()
 
 
 def state_in(body: Any) -> str:
-    """The state that a notification tells of, whatever its version; empty when it tells of something else."""
+    """Returns the state in a notification of any version; empty if it has none."""
     told = body.get("task") or body.get("statusUpdate") or body
     return str(told.get("status", {}).get("state", "")).removeprefix("TASK_STATE_").lower()
 
@@ -93,7 +93,7 @@ def state_in(body: Any) -> str:
 @row("push-set", BOTH, f"{SPEC} §3.1.7", "a push configuration is created, and comes back with an id")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
-    asked = Config(url=NOBODY, token="tok", scheme="Bearer", credentials="secret")
+    asked = Config(url=NO_WEBHOOK, token="tok", scheme="Bearer", credentials="secret")
     made = set_push(speaker, task.id, asked)
 
     assert made.id
@@ -105,8 +105,8 @@ def _(speaker: Speaker) -> None:
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
     assert list_push(speaker, task.id) == []
-    made = [set_push(speaker, task.id, Config(url=NOBODY)) for _ in range(2)]
-    named = set_push(speaker, task.id, Config(url=NOBODY, id="mine"))
+    made = [set_push(speaker, task.id, Config(url=NO_WEBHOOK)) for _ in range(2)]
+    named = set_push(speaker, task.id, Config(url=NO_WEBHOOK, id="mine"))
 
     assert named.id == "mine"
     assert list_push(speaker, task.id) == [*made, named]
@@ -115,8 +115,8 @@ def _(speaker: Speaker) -> None:
 @row("push-replaced", BOTH, f"{SPEC} §3.1.7", "a configuration with the same id takes the place of the first")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
-    set_push(speaker, task.id, Config(url=NOBODY, id="mine"))
-    again = set_push(speaker, task.id, Config(url=NOBODY + "/new", id="mine"))
+    set_push(speaker, task.id, Config(url=NO_WEBHOOK, id="mine"))
+    again = set_push(speaker, task.id, Config(url=NO_WEBHOOK + "/new", id="mine"))
 
     assert list_push(speaker, task.id) == [again]
 
@@ -124,7 +124,7 @@ def _(speaker: Speaker) -> None:
 @row("push-deleted", BOTH, f"{SPEC} §3.1.10", "a push configuration is deleted; doing it again is no error")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
-    made = set_push(speaker, task.id, Config(url=NOBODY))
+    made = set_push(speaker, task.id, Config(url=NO_WEBHOOK))
     for _ in range(2):
         delete_push(speaker, task.id, made.id)
 
@@ -135,7 +135,7 @@ def _(speaker: Speaker) -> None:
 @row("push-unknown", BOTH, f"{SPEC} §3.3.4", "the configurations of an unknown task are not found")
 def _(speaker: Speaker) -> None:
     acts = [
-        lambda: set_push(speaker, "no-such-task", Config(url=NOBODY)),
+        lambda: set_push(speaker, "no-such-task", Config(url=NO_WEBHOOK)),
         lambda: get_push(speaker, "no-such-task", "c"),
         lambda: list_push(speaker, "no-such-task"),
         lambda: delete_push(speaker, "no-such-task", "c"),
@@ -144,7 +144,7 @@ def _(speaker: Speaker) -> None:
         assert refusal(act) == "TaskNotFound"
 
 
-@row("push-refused", BOTH, READINGS, "an address that is nobody's webhook is refused")
+@row("push-refused", BOTH, READINGS, "an address that cannot be a webhook is refused")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message())
     for url in ("http://169.254.169.254/latest", "ftp://example.com", "http://2852039166/", "https://a:b@example.com"):
@@ -153,7 +153,7 @@ def _(speaker: Speaker) -> None:
     assert list_push(speaker, task.id) == []
 
 
-@row("push-told", BOTH, f"{SPEC} §4.3.3", "a webhook that came with a message is told each change, with its proof")
+@row("push-told", BOTH, f"{SPEC} §4.3.3", "a webhook that comes with a message gets each change, with its credentials")
 def _(speaker: Speaker) -> None:
     with Webhook() as hook:
         config = Config(url=hook.url, token="tok", scheme="Bearer", credentials="secret")
@@ -176,7 +176,7 @@ def _(speaker: Speaker) -> None:
         assert {kind for _, body in told for kind in body} == {"task", "statusUpdate", "artifactUpdate"}
 
 
-@row("push-later", BOTH, f"{SPEC} §3.1.7", "a webhook that is configured later is told what comes after that")
+@row("push-later", BOTH, f"{SPEC} §3.1.7", "a webhook that is configured later gets the changes after that")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("tck-input-required"))
     with Webhook() as hook:

@@ -1,4 +1,4 @@
-"""Push configurations in the words of every version and binding; the rows know only their fields."""
+"""Push configurations as every version and binding encodes them; the rows know only their fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIRE = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A configuration as some binding told it."""
+    """A configuration, decoded from any binding."""
 
     url: str
     id: str = ""
@@ -57,7 +57,7 @@ def list_push(speaker: Speaker, task_id: str) -> list[Config]:
             return [_nested(one) for one in speaker.call("list_push", {"id": task_id})]
         case Rest():
             if isinstance(speaker, Rest03):
-                # Clients of 0.3 have no list in REST, so whoever asks for one can name the version.
+                # Clients of 0.3 have no list in REST, so a caller that lists them can name the version.
                 speaker.names_version = True
             told = speaker.ask("GET", f"/tasks/{task_id}/pushNotificationConfigs")["configs"]
             return [_nested(one) if isinstance(speaker, Rest03) else _flat(one) for one in told]
@@ -78,7 +78,7 @@ def delete_push(speaker: Speaker, task_id: str, config_id: str) -> None:
 
 
 def send_with_push(speaker: Speaker, text: str, message_id: str, config: Config) -> str:
-    """Send a message that brings a configuration; return the task's id once it has ended."""
+    """Sends a message with a configuration; returns the task's id once it has ended."""
     new = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}
     match speaker:
         case JsonRpc10():
@@ -105,13 +105,13 @@ def send_with_push(speaker: Speaker, text: str, message_id: str, config: Config)
 
 
 def flat(config: Config) -> WIRE:
-    """As 1.0 has it."""
+    """Returns the configuration as 1.0 encodes it."""
     authentication = {"scheme": config.scheme, "credentials": config.credentials}
     return _fields(config) | ({"authentication": authentication} if config.scheme else {})
 
 
 def nested(config: Config) -> WIRE:
-    """As 0.3 has it."""
+    """Returns the configuration as 0.3 encodes it."""
     authentication = {"schemes": [config.scheme], "credentials": config.credentials}
     return _fields(config) | ({"authentication": authentication} if config.scheme else {})
 

@@ -1,7 +1,7 @@
 """A clause of A2A that must be kept, as a row: id, versions, source, sentence, check.
 
-Rows are spoken by every binding of the versions that they name, to the agent of docs/examples/conformance.toml: at its
-own host, and through a gateway. Those about extensions are spoken to that of docs/examples/extensions.toml.
+Every binding of the versions that a row names checks it with the agent of docs/examples/conformance.toml: at its own
+host, and through a gateway. Rows about extensions are checked with the agent of docs/examples/extensions.toml.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def row(  # noqa: PLR0913 - a row's columns
     bindings: frozenset[str] = EVERY_BINDING,
     of: str = PLAIN,
 ) -> Callable[[Callable[[Any], None]], None]:
-    """Add a clause that holds everywhere, or `only` at a host or a gateway, in some `bindings`; `of` which agent."""
+    """Adds a clause for hosts and gateways, or `only` one of them, in some `bindings`; `of` names the agent."""
 
     def add(check: Callable[[Any], None]) -> None:
         where = frozenset({only} if only else {HOST, GATEWAY})
@@ -68,7 +68,7 @@ def unique(word: str) -> str:
 
 
 def refusal(act: Callable[[], object]) -> str:
-    """The word of the error that `act` is answered with."""
+    """Returns the name of the error that `act` gets as its answer."""
     with pytest.raises(Refused) as refused:
         act()
     return str(refused.value)

@@ -1,7 +1,7 @@
-"""The four ways to speak A2A over HTTP, by hand and without an SDK: what is said, and what the answers mean.
+"""The four bindings of A2A over HTTP, written without an SDK: how requests are encoded and answers decoded.
 
-A speaker knows the words of one version and one binding. The rows know only tasks, messages, events and refusals. With
-a `mount` it speaks to one agent of a gateway.
+A speaker knows the wire format of one version and one binding. The rows know only tasks, messages, events and refusals.
+With a `mount` it speaks to one agent of a gateway.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Speaker:
         self.client = client
         self.mount = mount
         self.naming: dict[str, str] = {}
-        """Headers that are sent besides."""
+        """Additional headers of each request."""
         self.heard: dict[str, str] = {}
-        """The headers of the last answer that was no error, or began as none."""
+        """The headers of the last answer that was not an error, or did not begin as one."""
 
     def send(self, message: Message, *, immediately: bool = False, history: int | None = None) -> Task | str:
-        """The task, or the text of the message that the agent answered with. Raises Refused."""
+        """Returns the task, or the text of the message that the agent answered with. Raises Refused."""
         raise NotImplementedError
 
     def task(self, message: Message, *, immediately: bool = False, history: int | None = None) -> Task:
-        """The same where only a task will do."""
+        """Sends a message that must be answered with a task; returns the task."""
         answer = self.send(message, immediately=immediately, history=history)
         assert isinstance(answer, Task), answer
         return answer
@@ -73,7 +73,7 @@ class Speaker:
         raise NotImplementedError
 
     def events(self, message: Message) -> list[Event]:
-        """All events of a stream that ends by itself."""
+        """Returns all events of a stream that ends by itself."""
         with self.stream(message) as events:
             return list(events)
 
@@ -308,8 +308,8 @@ class Rest03(Rest):
     @override
     def check(self, reply: Reply) -> None:
         if reply.status != 200:
-            # A gateway is asked without a version here, as clients of 0.3 do, and may answer in the words of another
-            # dialect of the path. Those clients look at the status only.
+            # A gateway is asked without a version here, as clients of 0.3 do, and may answer in the format of another
+            # dialect of the path. Those clients read the status only.
             told = reply.json if "type" in reply.json else reply.json["error"]
             name = told["details"][0]["reason"] if "details" in told else told.get("type", told.get("code"))
             raise Refused(WORDS.get(name, str(name)))

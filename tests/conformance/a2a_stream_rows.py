@@ -7,7 +7,12 @@ from tests.conformance.a2a_speakers import Speaker
 from tests.conformance.a2a_words import Message
 
 
-@row("stream", BOTH, f"{SPEC} §3.1.2", "a stream begins with the task, tells every change in order, and ends with it")
+@row(
+    "stream",
+    BOTH,
+    f"{SPEC} §3.1.2",
+    "a stream begins with the task, sends every change in order, and ends with the task",
+)
 def _(speaker: Speaker) -> None:
     events = speaker.events(Message("tck-stream-artifact-chunked"))
 
@@ -32,7 +37,7 @@ def _(speaker: Speaker) -> None:
     assert only.kind == "message"
 
 
-@row("stream-interrupted", BOTH, f"{SPEC} §11.7", "a stream of a message ends when the agent waits for somebody")
+@row("stream-interrupted", BOTH, f"{SPEC} §11.7", "a stream of a message ends when the agent waits for input")
 def _(speaker: Speaker) -> None:
     events = speaker.events(Message("tck-input-required"))
 
@@ -57,7 +62,7 @@ def _(speaker: Speaker) -> None:
     assert [event.raw.get("final", False) for event in events] == [False] * (len(events) - 1) + [True]
 
 
-@row("subscribe", BOTH, f"{SPEC} §3.1.6", "whoever subscribes gets the task as it is, then what happens to it")
+@row("subscribe", BOTH, f"{SPEC} §3.1.6", "a subscription sends the task as it is, then each change")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("tck-cancel"), immediately=True)
     with speaker.subscribe(task.id) as events:
@@ -68,7 +73,12 @@ def _(speaker: Speaker) -> None:
     assert (last.kind, last.state) == ("status", "canceled")
 
 
-@row("subscribe-many", BOTH, f"{SPEC} §3.5.2", "all streams of a task tell the same; one that is closed disturbs none")
+@row(
+    "subscribe-many",
+    BOTH,
+    f"{SPEC} §3.5.2",
+    "all streams of a task send equal events; closing one does not affect the others",
+)
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("test-resubscribe-message-id"), immediately=True)
     with speaker.subscribe(task.id) as one, speaker.subscribe(task.id) as other:
@@ -81,7 +91,7 @@ def _(speaker: Speaker) -> None:
     assert ends[0] == ends[1]
 
 
-@row("subscribe-terminal", BOTH, f"{SPEC} §3.1.6", "a task that has ended cannot be subscribed to, nor one that is not")
+@row("subscribe-terminal", BOTH, f"{SPEC} §3.1.6", "an ended task cannot be subscribed to, nor an unknown one")
 def _(speaker: Speaker) -> None:
     done = speaker.task(Message())
 
@@ -89,7 +99,12 @@ def _(speaker: Speaker) -> None:
     assert refusal(lambda: first_event(speaker.subscribe("no-such-task"))) == "TaskNotFound"
 
 
-@row("subscribe-interrupted", BOTH, f"{SPEC} §3.1.6", "a subscription to a task that waits stays open for what comes")
+@row(
+    "subscribe-interrupted",
+    BOTH,
+    f"{SPEC} §3.1.6",
+    "a subscription to a task that waits for input stays open for later changes",
+)
 def _(speaker: Speaker) -> None:
     asked = speaker.task(Message("tck-multi-turn"))
     with speaker.subscribe(asked.id) as events:

@@ -17,7 +17,7 @@ def _(speaker: Speaker) -> None:
     assert task.parts == [{"text": "long running work finished"}]
 
 
-@row("send-blocks-interrupted", BOTH, f"{SPEC} §3.2.2", "a send waits no longer when the agent waits for somebody")
+@row("send-blocks-interrupted", BOTH, f"{SPEC} §3.2.2", "a send returns when the agent waits for input")
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("tck-input-required"))
 
@@ -25,7 +25,12 @@ def _(speaker: Speaker) -> None:
     assert speaker.task(Message("tck-auth-required")).state == "auth_required"
 
 
-@row("send-immediately", BOTH, f"{SPEC} §3.2.2", "a send that is told so returns at once with the task in progress")
+@row(
+    "send-immediately",
+    BOTH,
+    f"{SPEC} §3.2.2",
+    "a send with returnImmediately, or without blocking, returns at once with the task in progress",
+)
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("tck-cancel"), immediately=True)
 
@@ -65,7 +70,7 @@ def _(speaker: Speaker) -> None:
     assert speaker.task(Message("tck-artifact-data")).parts == [{"data": {"key": "value", "count": 42}}]
 
 
-@row("parts", BOTH, f"{SPEC} §4.1.6", "what a message carries is kept as it was sent")
+@row("parts", BOTH, f"{SPEC} §4.1.6", "the fields of a message are stored as they were sent")
 def _(speaker: Speaker) -> None:
     parts: list[dict[str, Any]] = [
         {"text": "look \u65e5\u672c\u8a9e \N{GRINNING FACE}"},
@@ -78,14 +83,14 @@ def _(speaker: Speaker) -> None:
     assert [plain_part(part) for part in message.get("parts", message.get("content"))] == parts
 
 
-@row("part-types", BOTH, f"{SPEC} §3.1.1", "a part of a type that the agent does not take is refused")
+@row("part-types", BOTH, f"{SPEC} §3.1.1", "a part of a type that the agent does not accept is refused")
 def _(speaker: Speaker) -> None:
     parts = [{"text": "look"}, {"raw": encoded(b"tck"), "mediaType": "application/x-unsupported-tck-type"}]
 
     assert refusal(lambda: speaker.send(Message(parts=parts))) == "ContentTypeNotSupported"
 
 
-@row("part-types-card", BOTH, f"{SPEC} §4.4.1", "the card names the types of the parts that the agent takes")
+@row("part-types-card", BOTH, f"{SPEC} §4.4.1", "the card names the types of parts that the agent accepts")
 def _(speaker: Speaker) -> None:
     shown = speaker.client.request("GET", f"{speaker.mount}/.well-known/agent-card.json").json["defaultInputModes"]
     parts = [{"raw": encoded(b"tck"), "mediaType": media_type} for media_type in shown]
@@ -94,7 +99,7 @@ def _(speaker: Speaker) -> None:
     assert speaker.task(Message(parts=parts)).state == "completed"
 
 
-@row("part-types-ours", BOTH, READINGS, "the synapse dialect refuses such parts in its own words", only=HOST)
+@row("part-types-ours", BOTH, READINGS, "the synapse dialect refuses such parts with an error of its own", only=HOST)
 def _(speaker: Speaker) -> None:
     image = {"type": "file", "file": {"name": "a.png", "mimeType": "image/png", "bytes": encoded(b"tck")}}
     body = {"message": {"role": "user", "parts": [image]}}
@@ -103,7 +108,7 @@ def _(speaker: Speaker) -> None:
     assert (reply.status, reply.json["error"]["code"]) == (415, "unsupported_media_type")
 
 
-@row("metadata-names", NEW, f"{SPEC} §5.5", "what we say in the metadata of a task has names in camelCase")
+@row("metadata-names", NEW, f"{SPEC} §5.5", "keys that Synapse writes into the metadata of a task are in camelCase")
 def _(speaker: Speaker) -> None:
     metadata = speaker.task(Message()).raw["metadata"]
 
@@ -205,7 +210,7 @@ def _(speaker: Speaker) -> None:
     assert refusal(lambda: speaker.cancel("no-such-task")) == "TaskNotFound"
 
 
-@row("cancel-waiting", BOTH, f"{SPEC} §3.1.5", "a task that waits for somebody can be canceled")
+@row("cancel-waiting", BOTH, f"{SPEC} §3.1.5", "a task that waits for input can be canceled")
 def _(speaker: Speaker) -> None:
     assert speaker.cancel(speaker.task(Message("tck-input-required")).id).state == "canceled"
 

@@ -1,4 +1,4 @@
-"""What is said in A2A and what it means, in every version: tasks, events, messages, parts and refusals."""
+"""Tasks, events, messages, parts and refusals, decoded from and encoded for every version of A2A."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WORDS: Final[dict[object, str]] = {
 
 
 class Refused(Exception):
-    """The answer is an error; its text is the error's word."""
+    """The answer is an error; the text of the exception is the name of the error."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task as some binding told it."""
+    """A task, decoded from any binding."""
 
     raw: dict[str, Any]
 
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def said(self) -> str:
-        """What the agent says with the status."""
+        """The text of the agent's message in the status."""
         return texts(self.raw["status"].get("message", {}))
 
     @property
@@ -70,7 +70,7 @@ class Task:
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """The parts of all artifacts, in the words of 1.0."""
+        """The parts of all artifacts, as 1.0 encodes them."""
         return [plain_part(part) for artifact in self.raw.get("artifacts", []) for part in artifact["parts"]]
 
 
@@ -93,7 +93,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Message:
-    """What is to be said. Its id cues what the conformance agent does; it is made unique unless it is `exact`."""
+    """A message to send. Its id decides what the conformance agent does; it is made unique unless it is `exact`."""
 
     cue: str = "plain"
     text: str = "hello"
@@ -138,7 +138,7 @@ def texts(message: dict[str, Any]) -> str:
 
 
 def plain_part(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of any version, in the words of 1.0."""
+    """Returns a part of any version as 1.0 encodes it."""
     plain = {name: value for name, value in part.items() if name not in ("kind", "metadata")}
     if "file" in part:
         file = part["file"]
@@ -151,7 +151,7 @@ def plain_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_part(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of 1.0 in the words of 0.3's JSON-RPC."""
+    """Returns a part of 1.0 as JSON-RPC of 0.3 encodes it."""
     if "raw" in part or "url" in part:
         names = {"raw": "bytes", "url": "uri", "filename": "name", "mediaType": "mimeType"}
         return {"kind": "file", "file": {names[name]: value for name, value in part.items()}}
@@ -159,7 +159,7 @@ def schema_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def proto_part(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of 1.0 in the words of 0.3's REST."""
+    """Returns a part of 1.0 as REST of 0.3 encodes it."""
     if "raw" in part or "url" in part:
         names = {"raw": "fileWithBytes", "url": "fileWithUri", "filename": "name", "mediaType": "mimeType"}
         return {"file": {names[name]: value for name, value in part.items()}}
@@ -167,7 +167,7 @@ def proto_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def sse(response: HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The id and the data of each event."""
+    """Yields the id and the data of each event."""
     assert response.getheader("content-type") == "text/event-stream", response.read()
     seq = ""
     while line := response.readline():

@@ -46,7 +46,7 @@ async def refused(act: Any) -> str:
 
 
 async def script(speaker: Any) -> dict[str, Any]:
-    """With the agent of docs/examples/conformance.toml."""
+    """Talks with the agent of docs/examples/conformance.toml."""
     asked = (await events(speaker.send_message(message("first", "tck-multi-turn"))))[-1][0]
     await events(speaker.send_message(message("second", task_id=asked.id, context_id=asked.context_id)))
     done = await speaker.get_task(types.TaskQueryParams(id=asked.id))
@@ -65,7 +65,7 @@ async def script(speaker: Any) -> dict[str, Any]:
 
 
 async def dummy(speaker: Any) -> dict[str, Any]:
-    """With the built-in agent."""
+    """Talks with the built-in agent."""
     task = (await events(speaker.send_message(message("hello there"))))[-1][0]
     return {"state": task.status.state.value, "text": task.artifacts[-1].parts[0].root.text}
 

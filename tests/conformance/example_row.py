@@ -1,7 +1,7 @@
 """An example, or a clause, of the supervisor or hub contract as a row: id, source, sentence, check.
 
-The examples are law: what the document shows goes in as it stands, and what it shows must come out, field by field and
-in its order.
+The examples are law: a request is sent as the document shows it, and the answer must be the document's, field by field
+and in its order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def row(id: str, source: str, sentence: str) -> Callable[[Callable[[], None]], N
 
 
 def same_json(told: bytes | str, example: str) -> None:
-    """The answer is the document's example to the byte, once both are written without blanks."""
+    """Checks that the answer is the document's example to the byte, once both are written without blanks."""
     text = told.decode("utf-8") if isinstance(told, bytes) else told
     assert text == _compact(json.loads(example))
 

@@ -1,4 +1,4 @@
-"""Every example of the hub contract, at its dialect: requests become core requests, facts become answers."""
+"""Every example of the hub contract, at its dialect: requests become core requests, results become answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SOCKET_MESSAGE: Final = """{
     }
   ]
 }"""
-# The document's degree sign is damaged by a wrong encoding; ours is the one that was meant.
+# A wrong encoding damaged the document's degree sign; this is the intended one.
 PIECES: Final = (
     "The weather in San Francisco is ",
     "currently sunny with a high of ",

@@ -1,4 +1,4 @@
-"""A service that keeps its tasks in a dictionary: the rules of the core, and nobody behind them who would answer."""
+"""A service that keeps its tasks in a dictionary: it applies the rules of the core, and no agent runs behind it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NOW: Final = datetime(2026, 1, 31, 10, 30, tzinfo=UTC)
 
 
 class InMemoryService:
-    """Implements `handle` for one agent; one that `answers` says at once what it was told."""
+    """Implements `handle` for one agent. With `answers` it answers each message at once with its own text."""
 
     def __init__(self, entry: AgentEntry, *, answers: bool = False) -> None:
         self.entry = entry
@@ -91,7 +91,7 @@ class InMemoryService:
                 return self._status()
 
     async def answer(self, task_id: str, message: SendMessage) -> Task:
-        """Complete a task with what `message` says."""
+        """Completes a task with the parts of `message`."""
         artifact = Artifact(artifact_id="answer", parts=message.message.parts, metadata={"source": "reply"})
         task = self._find(task_id)
         await self._record(ArtifactAdded(task_id=task.id, at=NOW, artifact=artifact))

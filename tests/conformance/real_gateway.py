@@ -1,4 +1,4 @@
-"""A gateway as it really is: a process of its own, over the same home as the hosts behind it."""
+"""A real gateway: a process of its own that shares its home with the hosts behind it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ script = "{CONFORMANCE}"
 
 @dataclass(frozen=True)
 class RunningGateway:
-    """Where it listens, and its process."""
+    """A gateway: its address and its process."""
 
     entry: AgentEntry
     home: Path
@@ -36,7 +36,7 @@ class RunningGateway:
         return f"http://localhost:{self.entry.port}"
 
     def ask(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Reply:
-        """One request; `key` is who asks, and each other word a header."""
+        """Sends one request with the credentials `key`; each other keyword is a header."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if key:
             named["Authorization"] = f"Bearer {key}"
@@ -45,7 +45,7 @@ class RunningGateway:
 
 @contextmanager
 def gateway(home: Path, config: str = IN_PROCESS, *flags: str) -> Generator[RunningGateway]:
-    """A gateway until the end of the block, on a free port."""
+    """Runs a gateway until the end of the block, on a free port."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "gateway.toml").write_text(config, encoding="utf-8")
     process = subprocess.Popen(
@@ -64,7 +64,7 @@ def gateway(home: Path, config: str = IN_PROCESS, *flags: str) -> Generator[Runn
 
 
 def new_key(home: Path, name: str, *flags: str) -> str:
-    """A key that lets somebody in."""
+    """Returns a new API key of the gateway."""
     made = [*COMMAND, "keys", "create", name, "--json", *flags]
     done = subprocess.run(made, env=environ(home), cwd=home, check=True, capture_output=True, timeout=PATIENCE)
     fields: dict[str, Any] = json.loads(done.stdout)

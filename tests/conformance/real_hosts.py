@@ -1,4 +1,4 @@
-"""Agent hosts as they really are: processes of their own, with a store on disk, in a home of their own."""
+"""Real agent hosts: processes of their own, with a store on disk, in a home of their own."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FOREIGN = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "PYTHONDONTWRITEBYTECODE")
 
 def environ(home: Path) -> dict[str, str]:
     ours = {"SYNAPSE_HOME": str(home), "SYNAPSE_UDS_DIR": str(home / "s"), "PYTHONPATH": str(ROOT)}
-    # The webhooks, and the agents from elsewhere, of the tests are on loopback.
+    # The webhooks and external agents of the tests are on loopback.
     ours |= {"SYNAPSE_ALLOW_PRIVATE_WEBHOOKS": "1", "SYNAPSE_ALLOW_PRIVATE_AGENTS": "1"}
     return {name: value for name, value in os.environ.items() if name not in FOREIGN} | ours
 
 
 @contextmanager
 def scripted_host(home: Path, script: Path = CONFORMANCE, name: str = "conf") -> Generator[AgentEntry]:
-    """A scripted agent until the end of the block; what it says to a person is in NAME.err."""
+    """Runs a scripted agent until the end of the block; NAME.err has its stderr."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / f"{name}.err").open("wb") as said:
         host = subprocess.Popen(
@@ -50,7 +50,7 @@ def scripted_host(home: Path, script: Path = CONFORMANCE, name: str = "conf") ->
 
 @contextmanager
 def dummy_host(home: Path, name: str = "ada") -> Generator[AgentEntry]:
-    """The built-in agent on a pseudo-terminal, in the background."""
+    """Runs the built-in agent on a pseudo-terminal, in the background."""
     home.mkdir(parents=True, exist_ok=True)
     started = [*COMMAND, "start", "dummy", "--name", name, "--no-instructions"]
     subprocess.run(started, env=environ(home), cwd=home, check=True, capture_output=True, timeout=PATIENCE)
@@ -62,12 +62,12 @@ def dummy_host(home: Path, name: str = "ada") -> Generator[AgentEntry]:
 
 
 def entry_of(home: Path, name: str) -> AgentEntry:
-    """The registry entry of an agent that is started by somebody else, such as a gateway."""
+    """Returns the registry entry of an agent that another process starts, such as a gateway."""
     return _entry(home, name)
 
 
 def _entry(home: Path, name: str, host: subprocess.Popen[bytes] | None = None) -> AgentEntry:
-    """The registry entry, once it is there: a host writes it when it answers."""
+    """Returns the registry entry once it exists: a host writes it when it answers."""
     registry = home / "registry"
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

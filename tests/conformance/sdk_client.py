@@ -1,4 +1,4 @@
-"""What conversations by the SDK's clients have in common."""
+"""Shared parts of the conversations that clients of the SDK hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from a2a.types import a2a_pb2 as a2a
 
 
 def message(text: str, cue: str = "plain", **more: Any) -> a2a.SendMessageRequest:
-    """Return a request whose message id begins with the cue that a script answers to."""
+    """Returns a request whose message id begins with the cue that a script answers to."""
     spoken = a2a.Message(message_id=f"{cue}-{uuid.uuid4()}", role=a2a.ROLE_USER, parts=[a2a.Part(text=text)], **more)
     return a2a.SendMessageRequest(message=spoken)
 
@@ -21,6 +21,6 @@ async def everything(events: AsyncIterator[a2a.StreamResponse]) -> list[a2a.Stre
 
 
 async def ended(client: Client, request: a2a.SendMessageRequest) -> a2a.Task:
-    """Return the task after all events of a message."""
+    """Returns the task after all events of a message."""
     first, *_ = await everything(client.send_message(request))
     return await client.get_task(a2a.GetTaskRequest(id=first.task.id))

@@ -1,4 +1,4 @@
-"""A host's HTTP side on real sockets, in a thread of its own, over whatever service it is given."""
+"""The HTTP server of a host on real sockets, in a thread of its own, with any service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from synapse.server.websocket import ForEveryCaller, WebSocketHandler
 
 @dataclass
 class ServedHost:
-    """Where it listens, and the loop that it runs in."""
+    """A served host: its address, and the loop that it runs in."""
 
     entry: AgentEntry
     service: Any
@@ -43,12 +43,12 @@ class ServedHost:
         return Path(self.entry.socket)
 
 
-def nobody() -> Sequence[AgentEntry]:
+def no_agents() -> Sequence[AgentEntry]:
     return ()
 
 
 async def nothing_to_read() -> None:
-    """Who runs is known without a look."""
+    """Reads nothing: the entries are known already."""
 
 
 @contextmanager
@@ -56,12 +56,12 @@ def served(
     folder: Path,
     make_service: Callable[[AgentEntry], Handler],
     *,
-    entries: Callable[[], Sequence[AgentEntry]] = nobody,
+    entries: Callable[[], Sequence[AgentEntry]] = no_agents,
     token: str = "",
     limits: HttpLimits | None = None,
     websockets: Mapping[str, WebSocketHandler | ForEveryCaller] | None = None,
 ) -> Generator[ServedHost]:
-    """Serve until the end of the block."""
+    """Serves until the end of the block."""
     tcp = bind_port(0)
     entry = entry_at(tcp.getsockname()[1], folder)
     unix = UnixListener(Path(entry.socket))
@@ -125,4 +125,4 @@ def run_in_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 def void(_handle: object) -> None:
-    """Forget a result, so that a lambda returns nothing."""
+    """Drops a result, so that a lambda returns nothing."""

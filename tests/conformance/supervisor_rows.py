@@ -1,4 +1,4 @@
-"""Every example of the supervisor contract, at its dialect: requests become core requests, facts become answers."""
+"""Every example of the supervisor contract, at its dialect: requests become core requests, results become answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GLOBAL_ID: Final = "agent1:task-12345"
 
 
 def example_task(state: TaskState = TaskState.WORKING, **changes: Any) -> Task:
-    """The task of the document's answers: a code file, and an answer that came in the same second as the question."""
+    """Returns the task of the document's answers: a code file, and an answer in the second of the question."""
     code = Artifact(
         artifact_id="artifact-1",
         description="Generated code file",

@@ -1,6 +1,6 @@
-"""Each clause of the two Synapse documents that can be seen on the wire, as a row: id, source, sentence, check.
+"""Each clause of the two Synapse documents that is visible on the wire, as a row: id, source, sentence, check.
 
-The rows know nothing of who serves them: they are given a client, and the address of another agent.
+The rows do not know which server answers them: they get a client, and the address of another agent.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SENDER: Final = {
 
 @dataclass(frozen=True)
 class Ground:
-    """What a row stands on: the host under test, and the address of another one."""
+    """What a row needs: the host under test, and the address of another one."""
 
     host: WireClient
     other_url: str
 
     def task(self, reply: Reply) -> dict[str, Any]:
-        """The task in an answer to sending."""
+        """Returns the task in the answer to a sent message."""
         assert reply.status == 200, reply.body
         assert set(reply.json) == {"task"}
         task: dict[str, Any] = reply.json["task"]

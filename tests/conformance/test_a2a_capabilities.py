@@ -1,4 +1,4 @@
-"""An agent without streams or push notifications says so in its card, and refuses what would need them."""
+"""An agent without streams or push notifications says so in its card, and refuses requests that need them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    """`bare` lacks both by its own script; `quiet` lacks them only at the gateway; `played` is in the gateway."""
+    """Runs three agents: `bare` lacks both by its script, `quiet` only at the gateway, `played` is in the gateway."""
     home = tmp_path_factory.mktemp("g")
     (home / "bare.toml").write_text(SWITCHES + PLAIN, encoding="utf-8")
     (home / "quiet.toml").write_text(PLAIN, encoding="utf-8")
@@ -100,7 +100,7 @@ def rpc(method: str, params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["", "1.0", "0.3"])
-def test_the_card_says_so(place: Place, running: RunningGateway, version: str) -> None:
+def test_the_card_lacks_both_capabilities(place: Place, running: RunningGateway, version: str) -> None:
     assert place.capabilities(version) == (False, False)
     assert at(running, "tck").capabilities(version) == (True, True)
     assert Place(entry_of(running.home, "quiet").port).capabilities(version) == (True, True), "only at the gateway"
@@ -136,7 +136,7 @@ def test_push_notifications_are_refused(place: Place) -> None:
     assert place.ask("" if place.base else "/", set_push, "0.3").json["error"]["code"] == -32003
 
 
-def test_everything_else_goes_on(place: Place) -> None:
+def test_all_other_operations_work(place: Place) -> None:
     task = place.task()
     assert place.ask(f"/tasks/{task}").json["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert place.ask(f"/tasks/{task}:cancel", {}).json["status"]["state"] == "TASK_STATE_CANCELED"

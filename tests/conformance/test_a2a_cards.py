@@ -1,4 +1,4 @@
-"""Cards say where their reader reaches the agent: by the name that it used, if that is ours, and by no other."""
+"""Cards name the address at which their reader reaches the agent: the name in the request, if it is ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def key(running: RunningGateway) -> str:
 
 
 def authorities(card: Any) -> set[str]:
-    """Every name and port that a card sends its reader to, but for gRPC."""
+    """Returns every name and port in a card, except those of gRPC."""
     urls: list[str] = [one["url"] for one in card.get("supportedInterfaces", ()) if one["protocolBinding"] != "GRPC"]
     urls += [one["url"] for one in card.get("additionalInterfaces", ()) if one["transport"] != "GRPC"]
     urls += [card[name] for name in ("url",) if name in card]
@@ -68,7 +68,7 @@ def test_a_card_names_the_authority_that_it_was_read_from(
     assert all(url.startswith(f"{name}:") for url in grpc_urls)
 
 
-def test_the_extended_card_of_json_rpc_does_so_too(running: RunningGateway, key: str) -> None:
+def test_the_extended_card_of_json_rpc_names_it_too(running: RunningGateway, key: str) -> None:
     port = running.entry.port
     for method, version in (("GetExtendedAgentCard", "1.0"), ("agent/getAuthenticatedExtendedCard", "0.3")):
         call: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
@@ -79,7 +79,7 @@ def test_the_extended_card_of_json_rpc_does_so_too(running: RunningGateway, key:
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 @pytest.mark.parametrize("path", [CARD, "/.well-known/agent.json"])
-def test_the_cards_of_a_host_do_so_too(running: RunningGateway, name: str, path: str) -> None:
+def test_the_cards_of_a_host_name_it_too(running: RunningGateway, name: str, path: str) -> None:
     port = entry_of(running.home, "conf").port
 
     assert authorities(fetch(port, path, Host=f"{name}:{port}").json) == {f"{name}:{port}"}
@@ -104,7 +104,7 @@ def test_a_name_that_is_not_ours_is_never_repeated(running: RunningGateway, key:
     assert authorities(told.json) == {f"localhost:{port}"}
 
 
-def test_a_proxy_in_front_tells_the_address_that_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_card_names_the_address_that_a_trusted_proxy_forwards(tmp_path: Path) -> None:
     with gateway(tmp_path, f"behind_proxy = true\n{DEFAULT}") as running:
         key = f"Bearer {new_key(tmp_path, 'laptop')}"
         port = running.entry.port
@@ -118,7 +118,7 @@ def test_a_proxy_in_front_tells_the_address_that_it_was_asked_for(tmp_path: Path
     assert authorities(nonsense) == {f"localhost:{port}"}
 
 
-def test_a_public_address_counts_alone(tmp_path: Path) -> None:
+def test_a_public_address_replaces_all_others(tmp_path: Path) -> None:
     with gateway(tmp_path, f'public_url = "https://agents.example.com"\n{DEFAULT}') as running:
         key = f"Bearer {new_key(tmp_path, 'laptop')}"
         card = fetch(running.entry.port, CARD, Authorization=key).json
@@ -131,14 +131,14 @@ def test_the_origin_has_the_card_of_the_default_agent(running: RunningGateway, k
     assert running.ask("GET", CARD, key=key).json == own.json
     assert running.ask("GET", CARD).status == 401
 
-    with gateway(tmp_path, "", "--no-auth") as nobody:
-        missing = nobody.ask("GET", CARD, A2A_Version="1.0")
+    with gateway(tmp_path, "", "--no-auth") as without_agents:
+        missing = without_agents.ask("GET", CARD, A2A_Version="1.0")
     assert (missing.status, missing.json["error"]["status"]) == (404, "NOT_FOUND")
     assert "default_agent" in missing.json["error"]["details"][0]["metadata"]["hint"]
 
 
 async def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: RunningGateway, key: str) -> None:
-    """0.3 §5.6 wants a URL of every transport, 1.0.1 wants host and port of gRPC; a channel takes host and port."""
+    """0.3 §5.6 requires a URL for every transport, 1.0.1 host and port for gRPC; a channel takes host and port."""
     card = running.ask("GET", f"{AGENT}{CARD}", key=key).json
     former: str
     (former,) = [one["url"] for one in card["additionalInterfaces"] if one["transport"] == "GRPC"]
@@ -156,7 +156,7 @@ async def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(runni
     assert told.name == card["name"]
 
 
-def test_a_default_agent_that_nobody_knows_is_told_at_the_start(tmp_path: Path) -> None:
+def test_an_unknown_default_agent_is_reported_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text(f'default_agent = "tkc"\n{IN_PROCESS}', encoding="utf-8")
     command = [*COMMAND, "gateway", "--port", "0", "--no-auth"]
 

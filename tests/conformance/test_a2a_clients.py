@@ -33,7 +33,7 @@ BINDINGS = ["JSONRPC", "HTTP+JSON"]
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AgentEntry]]:
-    """Each agent at its own host and behind a gateway; one script also in the gateway itself."""
+    """Runs each agent at its own host and behind a gateway, and one script also in the gateway itself."""
     home = tmp_path_factory.mktemp("c")
     with scripted_host(home) as script, dummy_host(home) as dummy, gateway(home, IN_PROCESS, "--no-auth") as running:
 
@@ -69,9 +69,9 @@ async def client_of(
     uds: bool = False,
     tenant: str = "",
 ) -> AsyncGenerator[Client]:
-    """A client made from the agent's card; with another version than 1.0 it finds only those interfaces.
+    """Yields a client for the agent's card; with another version than 1.0 it finds only those interfaces.
 
-    With a tenant it is as if the card had named one, which the client then names in each request.
+    With a tenant, the card names it, and so the client names it in each request.
     """
     transport = httpx.AsyncHTTPTransport(uds=entry.socket) if uds else None
     async with httpx.AsyncClient(timeout=PATIENCE, transport=transport) as http:
@@ -213,7 +213,7 @@ async def test_a_program_on_a_terminal_is_interrupted_by_a_cancel(dummy: AgentEn
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_client_may_name_a_tenant_in_each_request(script: AgentEntry, binding: str) -> None:
-    """1.0 §11.3: over REST the tenant stands in front of each path; the address names the agent already."""
+    """1.0 §11.3: over REST the tenant precedes each path; the address names the agent already."""
     async with client_of(script, binding, tenant="acme") as client:
         asked = await ended(client, message("first", "tck-multi-turn"))
         assert asked.status.state == a2a.TASK_STATE_INPUT_REQUIRED
@@ -233,7 +233,7 @@ async def test_a_client_may_name_a_tenant_in_each_request(script: AgentEntry, bi
         assert canceled.status.state == a2a.TASK_STATE_CANCELED
 
 
-def test_a_tenant_is_a_word_of_1_0_alone(script: AgentEntry) -> None:
+def test_only_1_0_has_tenants(script: AgentEntry) -> None:
     base = script.endpoint + ("/v1" if "/agents/" in script.endpoint else "")
 
     def asked(path: str, **headers: str) -> httpx.Response:

@@ -46,7 +46,7 @@ SPEAKERS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where an agent is spoken to: its own host, or a gateway that it is behind or in."""
+    """The address of an agent: its own host, or a gateway that it is behind or in."""
 
     port: int
     socket: str = ""
@@ -64,7 +64,7 @@ def cases(where: str, of: str = PLAIN) -> list[object]:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
-    """A host; and a gateway with that host behind it, and other agents in it, one of which declares extensions."""
+    """Runs a host, and a gateway with that host behind it and other agents in it, one of which declares extensions."""
     home = tmp_path_factory.mktemp("a")
     with scripted_host(home) as host, gateway(home, RESIDENTS, "--no-auth") as running:
         given = os.environ.get("SYNAPSE_CONFORMANCE_PORT", ""), os.environ.get("SYNAPSE_CONFORMANCE_SOCKET", "")
@@ -74,7 +74,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
             "uds": Place(port, path),
             "behind": Place(running.entry.port, mount="/agents/conf/v1"),
             "inside": Place(running.entry.port, running.entry.socket, mount="/agents/tck/v1"),
-            # An agent inside a gateway speaks as a host does to those who come by its socket.
+            # An agent inside a gateway answers on its socket as a host does.
             "extended at its socket": Place(running.entry.port, entry_of(home, EXTENDED).socket),
             "extended": Place(running.entry.port, mount=f"/agents/{EXTENDED}/v1"),
         }

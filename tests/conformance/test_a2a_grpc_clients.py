@@ -34,7 +34,7 @@ allow_private_webhooks = true
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    """One agent in the gateway, and one in a host behind it."""
+    """Runs one agent in a gateway, and one in a host behind it."""
     home = tmp_path_factory.mktemp("g")
     with scripted_host(home), gateway(home, CONFIG, "--no-auth") as running:
         yield running
@@ -47,7 +47,7 @@ def agent(request: pytest.FixtureRequest, running: RunningGateway) -> str:
 
 @asynccontextmanager
 async def client_of(agent: str, *, streaming: bool = True) -> AsyncGenerator[Client]:
-    """A client made from the agent's card, which finds the port of gRPC and its tenant there."""
+    """Yields a client for the agent's card, which has the port of gRPC and the tenant."""
     async with httpx.AsyncClient(timeout=PATIENCE) as http:
         card = await A2ACardResolver(http, agent).get_agent_card()
         factory = ClientFactory(
@@ -186,7 +186,7 @@ async def test_the_extended_card_is_the_agents(agent: str) -> None:
 
 @asynccontextmanager
 async def former_stub(running: RunningGateway) -> AsyncGenerator[Any]:
-    """The stub of 0.3, which knows no tenant."""
+    """Returns the stub of 0.3, which has no tenants."""
     async with httpx.AsyncClient(timeout=PATIENCE) as http:
         card = await A2ACardResolver(http, f"{running.url}/agents/tck").get_agent_card()
     async with grpc.aio.insecure_channel(card.supported_interfaces[-1].url) as channel:
@@ -221,7 +221,7 @@ async def test_a_client_of_0_3_holds_a_conversation(
             assert card.protocol_version.startswith("0.3")
 
 
-async def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: RunningGateway) -> None:
+async def test_a_client_of_0_3_follows_cancels_and_gets_notifications(running: RunningGateway) -> None:
     async with asyncio.timeout(PATIENCE):
         async with former_stub(running) as stub:
             stream = stub.SendStreamingMessage(former_message("wait", "tck-cancel"))
@@ -253,7 +253,7 @@ async def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
-    """Where a gateway that wants keys serves gRPC, and the keys of two callers."""
+    """Yields the gRPC address of a gateway that requires keys, and the keys of two callers."""
     home = tmp_path_factory.mktemp("k")
     ours, theirs = new_key(home, "us"), new_key(home, "them", "--agents", "somebody-else")
     with gateway(home, IN_PROCESS) as running:
@@ -261,7 +261,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
         yield card["supportedInterfaces"][-1]["url"], ours, theirs
 
 
-async def test_keys_decide_who_gets_in_and_to_whom(locked: tuple[str, str, str]) -> None:
+async def test_a_key_admits_its_caller_to_its_agents_only(locked: tuple[str, str, str]) -> None:
     address, ours, theirs = locked
 
     async def status(key: str) -> Any:

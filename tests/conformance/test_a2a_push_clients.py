@@ -1,4 +1,4 @@
-"""The official SDK's client, unmodified, configures webhooks, and its types read what they are told."""
+"""The official SDK's client, unmodified, configures webhooks, and its types read the notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")]
 """The SDK has no list and no delete for 0.3 in REST."""
-NOBODY = "http://127.0.0.1:9/hook"
+NO_WEBHOOK = "http://127.0.0.1:9/hook"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ async def test_configurations_are_created_read_listed_and_deleted(
         done = await ended(client, message("hi"))
         proof = a2a.AuthenticationInfo(scheme="bearer", credentials="secret")
         wanted = a2a.TaskPushNotificationConfig(
-            task_id=done.id, id="mine", url=NOBODY, token="tok", authentication=proof
+            task_id=done.id, id="mine", url=NO_WEBHOOK, token="tok", authentication=proof
         )
         one = a2a.GetTaskPushNotificationConfigRequest(task_id=done.id, id="mine")
         every = a2a.ListTaskPushNotificationConfigsRequest(task_id=done.id)
@@ -57,7 +57,7 @@ async def test_configurations_are_created_read_listed_and_deleted(
 async def test_0_3_sets_and_gets_in_every_binding_that_its_client_has(script: AgentEntry, binding: str) -> None:
     async with client_of(script, binding, version="0.3") as client:
         done = await ended(client, message("hi"))
-        wanted = a2a.TaskPushNotificationConfig(task_id=done.id, id="mine", url=NOBODY)
+        wanted = a2a.TaskPushNotificationConfig(task_id=done.id, id="mine", url=NO_WEBHOOK)
         one = a2a.GetTaskPushNotificationConfigRequest(task_id=done.id, id="mine")
 
         assert await client.create_task_push_notification_config(wanted) == wanted
@@ -75,7 +75,7 @@ async def test_a_refused_address_arrives_as_the_sdks_own_error(script: AgentEntr
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_a_webhook_gets_what_the_sdks_types_read(script: AgentEntry, binding: str, version: str) -> None:
+async def test_the_sdks_types_read_notifications(script: AgentEntry, binding: str, version: str) -> None:
     with Webhook() as hook:
         async with client_of(script, binding, version=version) as client:
             request = message("go", "tck-artifact-text")

@@ -1,4 +1,4 @@
-"""What a program asks in the middle of a turn, as clients of the standard see it: a message to the task answers it."""
+"""Questions of a program in the middle of a turn, as clients of A2A see them: a message to the task answers one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentEntry]:
 
 
 def say(where: HostAddress, version: str, text: str, task: dict[str, Any] | None = None) -> Answer:
-    """Send by JSON-RPC and wait; a message to a task goes on with it."""
+    """Sends a message by JSON-RPC and waits; with a task, the message continues it."""
     ids = {"taskId": task["id"], "contextId": task["contextId"]} if task else {}
     message_id = f"{version}-{text}-{ids.get('taskId', where.port)}"
     if version == "1.0":
@@ -49,7 +49,7 @@ def task_in(answer: Answer, version: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", STATES)
-def test_a_client_is_given_the_question_and_answers_it_by_a_message(asker: AgentEntry, version: str) -> None:
+def test_a_client_gets_the_question_and_answers_it_with_a_message(asker: AgentEntry, version: str) -> None:
     tcp = HostAddress("", port=asker.port)
     asks, done = STATES[version]
 
@@ -64,7 +64,7 @@ def test_a_client_is_given_the_question_and_answers_it_by_a_message(asker: Agent
 
 
 @pytest.mark.parametrize("version", STATES)
-def test_a_permission_is_given_by_a_person_on_the_socket_only(asker: AgentEntry, version: str) -> None:
+def test_only_a_person_on_the_socket_gives_a_permission(asker: AgentEntry, version: str) -> None:
     tcp, unix = HostAddress("", port=asker.port), HostAddress(asker.socket, port=asker.port)
 
     question = task_in(say(tcp, version, "build it"), version)

@@ -1,4 +1,4 @@
-"""A request that is refused before its body is read is refused in its own words: in each version, binding and place."""
+"""A request that is refused before its body is read gets an error of its own version and binding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AGENT = "/agents/tck"
 
 @dataclass(frozen=True)
 class Place:
-    """Where requests are sent, and by whom."""
+    """The port that requests are sent to, and the key of their caller."""
 
     port: int
     key: str = ""
@@ -64,23 +64,23 @@ def host(running: RunningGateway) -> Place:
 
 
 def is_current(reply: Reply) -> bool:
-    """Told as REST of 1.0."""
+    """Decides whether the answer is an error of REST 1.0."""
     (details, *_) = reply.json["error"]["details"]
     return bool(details["@type"] == ERROR_INFO) and reply.headers["content-type"] == "application/a2a+json"
 
 
 def is_former(reply: Reply) -> bool:
-    """Told as REST of 0.3."""
+    """Decides whether the answer is an error of REST 0.3."""
     return set(reply.json) == {"type", "message"}
 
 
 def is_current_call(reply: Reply) -> bool:
-    """Told as JSON-RPC of 1.0."""
+    """Decides whether the answer is an error of JSON-RPC 1.0."""
     return set(reply.json) == {"jsonrpc", "id", "error"} and bool(reply.json["error"]["data"][0]["@type"] == ERROR_INFO)
 
 
 def is_former_call(reply: Reply) -> bool:
-    """Told as JSON-RPC of 0.3."""
+    """Decides whether the answer is an error of JSON-RPC 0.3."""
     error = reply.json["error"]
     return set(reply.json) == {"jsonrpc", "id", "error"} and isinstance(error.get("data", {}), dict)
 
@@ -125,7 +125,7 @@ def check(place: Place, path: str, version: dict[str, str], told: Told) -> None:
 
 
 def cut_short(head: bytes) -> bytes:
-    """A chunk that is larger than what is taken."""
+    """Returns a request with a chunk that is larger than the limit."""
     return head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % (2 * LIMIT) + b" " * 2 * LIMIT
 
 
@@ -152,19 +152,21 @@ def raw(place: Place, path: str, version: dict[str, str], sent: Callable[[bytes]
 
 
 @pytest.mark.parametrize(("path", "version", "told"), AT_GATEWAY)
-def test_a_body_that_is_not_read_is_refused_in_the_words_of_its_request(
+def test_an_unread_body_is_refused_in_the_format_of_its_request(
     place: Place, path: str, version: dict[str, str], told: Told
 ) -> None:
     check(place, path, version, told)
 
 
 @pytest.mark.parametrize(("path", "version", "told"), AT_HOST)
-def test_a_host_does_the_same(host: Place, path: str, version: dict[str, str], told: Told) -> None:
+def test_a_host_refuses_it_in_the_format_of_its_request_too(
+    host: Place, path: str, version: dict[str, str], told: Told
+) -> None:
     check(host, path, version, told)
 
 
 @pytest.mark.parametrize(("path", "version", "told"), AT_GATEWAY)
-def test_who_is_not_known_is_told_so_in_the_words_of_the_request(
+def test_an_unknown_caller_is_refused_in_the_format_of_the_request(
     place: Place, path: str, version: dict[str, str], told: Told
 ) -> None:
     reply = Place(place.port).post(path, b"{}", version)
@@ -175,7 +177,7 @@ def test_who_is_not_known_is_told_so_in_the_words_of_the_request(
 
 
 @pytest.mark.parametrize(("path", "version", "told"), AT_GATEWAY)
-def test_a_foreign_web_page_is_refused_in_the_words_of_the_request(
+def test_a_foreign_web_page_is_refused_in_the_format_of_the_request(
     place: Place, path: str, version: dict[str, str], told: Told
 ) -> None:
     reply = place.post(path, b"{}", {**version, "Origin": "https://elsewhere.example"})
@@ -203,7 +205,7 @@ FORMER_MESSAGE = {"message": {"messageId": "m", "role": "ROLE_USER", "content": 
         (f"GET {AGENT}/v1/nowhere", None, FORMER, 404, is_former),
     ],
 )
-def test_what_is_not_there_is_told_in_the_words_of_the_request(
+def test_a_missing_thing_is_reported_in_the_format_of_the_request(
     place: Place, asked: str, body: Any, version: dict[str, str], status: int, told: Told
 ) -> None:
     method, path = asked.split()
@@ -233,7 +235,7 @@ def test_the_extended_card_as_a_call_has_a_version_too(place: Place) -> None:
     assert (told["id"], told["error"]["code"]) == (7, -32009)
 
 
-async def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
+async def test_the_extended_card_over_grpc_has_a_version_too(place: Place) -> None:
     card = place.ask("GET", f"{AGENT}/.well-known/agent-card.json", CURRENT).json
     (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
 
@@ -249,7 +251,7 @@ async def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
     assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_who_asks_too_often_is_told_so_in_the_words_of_the_request(tmp_path: Path) -> None:
+def test_the_rate_limit_is_reported_in_the_format_of_the_request(tmp_path: Path) -> None:
     config = f"[rate_limit]\nrequests_per_minute = 1\nburst = 1\n{IN_PROCESS}"
     with gateway(tmp_path, config) as running:
         place = Place(running.entry.port, new_key(tmp_path, "laptop", "--actions", "all"))

@@ -1,4 +1,4 @@
-"""A stream that the end of its server cuts off says so, in every dialect: it does not look like one that is done."""
+"""A stream that ends because its server stops says so in every dialect, and does not look complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Fields = dict[str, Any]
 
 
 def asking(port: int, base: str) -> str:
-    """A task that waits for an answer, so that whoever follows it waits, too."""
+    """Returns the id of a task that waits for an answer, so that its followers wait too."""
     spoken = {"messageId": f"tck-input-required-{uuid.uuid4()}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     reply = WireClient(port).request("POST", f"{base}/message:send", {"message": spoken}, {"A2A-Version": "1.0"})
     return str(reply.json["task"]["id"])
@@ -44,7 +44,7 @@ def asking(port: int, base: str) -> str:
 
 @contextmanager
 def stream(port: int, path: str, body: Fields | None = None, version: str = "") -> Generator[HTTPResponse]:
-    """A stream that has begun."""
+    """Opens a stream and reads its first event."""
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
     headers |= {"A2A-Version": version} if version else {}
     with closing(WireClient(port).connection()) as connection:
@@ -59,7 +59,7 @@ def stream(port: int, path: str, body: Fields | None = None, version: str = "") 
 
 
 def last_event(response: HTTPResponse) -> tuple[str, Any]:
-    """The name and the data of the last event of a stream, which is over now."""
+    """Reads a stream to its end; returns the name and the data of its last event."""
     *_, last, rest = response.read().decode().split("\n\n")
     assert rest == ""
     fields = dict(line.split(": ", 1) for line in last.splitlines())
@@ -103,7 +103,7 @@ def check(streams: list[tuple[HTTPResponse, str, Told]]) -> None:
         assert KEPT in json.dumps(data)
 
 
-def test_the_streams_of_a_gateway_that_is_told_to_end(tmp_path: Path) -> None:
+def test_a_gateway_that_is_stopped_ends_its_streams_with_an_error(tmp_path: Path) -> None:
     with gateway(tmp_path, IN_PROCESS, "--no-auth") as running, ExitStack() as opened:
         port, base = running.entry.port, f"{AGENT}/v1"
         task = asking(port, base)
@@ -132,7 +132,7 @@ def test_the_streams_of_a_gateway_that_is_told_to_end(tmp_path: Path) -> None:
         assert closed.value.rcvd.code == 1012, "service restart: come back"
 
 
-def test_the_streams_of_a_host_that_is_told_to_end(tmp_path: Path) -> None:
+def test_a_host_that_is_stopped_ends_its_streams_with_an_error(tmp_path: Path) -> None:
     with scripted_host(tmp_path) as entry, ExitStack() as opened:
         task = asking(entry.port, "")
         asked: list[tuple[str, Fields | None, str, str, Told]] = [
@@ -151,7 +151,7 @@ def test_the_streams_of_a_host_that_is_told_to_end(tmp_path: Path) -> None:
         check(streams)
 
 
-async def test_the_sdks_clients_are_told_too(tmp_path: Path) -> None:
+async def test_clients_of_the_sdk_get_the_error_too(tmp_path: Path) -> None:
     with gateway(tmp_path, f'default_agent = "tck"\n{IN_PROCESS}', "--no-auth") as running:
         task = asking(running.entry.port, f"{AGENT}/v1")
         await _followed_to_the_end(running, task)

@@ -1,4 +1,4 @@
-"""What A2A demands of the wire itself: versions, content types, cards, and errors that say what they are."""
+"""What A2A requires of the wire itself: versions, content types, cards, and errors with their codes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_call_without_a_version_is_known_by_its_method(host: WireClient) -> No
     assert old["result"]["status"]["state"] == "completed"
 
 
-def test_a_call_is_held_to_the_version_that_it_names(host: WireClient) -> None:
+def test_a_method_of_another_version_is_not_found(host: WireClient) -> None:
     assert call(host, rpc("message/send", {}), A2A_Version="1.0")["error"]["code"] == -32601
     assert call(host, rpc("SendMessage", message()), A2A_Version="0.3")["error"]["code"] == -32601
 
@@ -140,7 +140,7 @@ def test_a_wrong_field_is_named(host: WireClient) -> None:
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/a2a+json", "application/json; charset=utf-8"])
-def test_json_is_taken_under_both_of_its_names(host: WireClient, media_type: str) -> None:
+def test_both_content_types_of_json_are_accepted(host: WireClient, media_type: str) -> None:
     reply = host.request("POST", "/message:send", message(), {**ONE, "Content-Type": media_type})
 
     assert (reply.status, reply.headers["content-type"]) == (200, "application/a2a+json")
@@ -154,18 +154,18 @@ def test_other_content_types_are_refused(host: WireClient) -> None:
     assert by_rpc["error"]["code"] == -32005
 
 
-def test_a_slash_at_the_end_is_forgiven(host: WireClient) -> None:
+def test_a_slash_at_the_end_is_ignored(host: WireClient) -> None:
     assert host.request("POST", "/message:send/", message(), ONE).status == 200
     assert host.request("GET", "/tasks/", headers=ONE).status == 200
 
 
-def test_unknown_fields_are_passed_over(host: WireClient) -> None:
+def test_unknown_fields_are_ignored(host: WireClient) -> None:
     body = {**message(future=1), "tenant": "", "more": {"a": 1}}
 
     assert host.request("POST", "/message:send", body, ONE).status == 200
 
 
-def test_the_card_can_be_kept_and_asked_for_again(host: WireClient) -> None:
+def test_the_card_can_be_cached_and_revalidated(host: WireClient) -> None:
     card = host.request("GET", CARD)
     again = host.request("GET", CARD, headers={"If-None-Match": card.headers["etag"]})
 
@@ -176,7 +176,7 @@ def test_the_card_can_be_kept_and_asked_for_again(host: WireClient) -> None:
     assert host.request("HEAD", CARD).headers["etag"] == card.headers["etag"]
 
 
-def test_the_old_place_of_the_card_is_ours_as_before(host: WireClient) -> None:
+def test_the_old_path_of_the_card_has_the_synapse_card(host: WireClient) -> None:
     assert "synapse" in host.request("GET", "/.well-known/agent.json").json["extensions"]
 
 
@@ -191,7 +191,7 @@ def test_the_paths_of_our_own_dialect_are_not_touched(host: WireClient) -> None:
 
 
 def test_parts_of_0_3_say_what_they_are(host: WireClient) -> None:
-    """0.3 §6.5: `kind` is required in every part; one that has none is a part of 1.0, or a mistake."""
+    """0.3 §6.5: `kind` is required in every part; a part without it is one of 1.0, or invalid."""
     told = call(host, rpc("message/send", message(role="user", parts=[{"text": "hi"}])))
 
     assert (told["error"]["code"], told["error"]["data"]["field"]) == (-32602, "message.parts[0].kind")

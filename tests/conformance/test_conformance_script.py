@@ -1,4 +1,4 @@
-"""The agent that plays for the conformance kits: what the kit of 0.3 cues by its message ids."""
+"""The scripted agent for the conformance kits: its behaviour for the message ids of the kit of 0.3."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sent(host: WireClient, message_id: str, text: str, **more: Any) -> Any:
     return result(host, "message/send", {"message": spoken})
 
 
-def test_an_id_of_the_kit_may_come_again_with_other_words(host: WireClient) -> None:
+def test_an_id_of_the_kit_may_be_reused_with_other_text(host: WireClient) -> None:
     first, again = sent(host, "test-simple-1", "one"), sent(host, "test-simple-1", "two")
 
     assert first["id"] != again["id"]

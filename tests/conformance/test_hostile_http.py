@@ -1,6 +1,6 @@
-"""Whatever is sent to a real host or gateway over HTTP is answered soon, as the sender's fault, and tells no insides.
+"""A real host or gateway answers any HTTP request soon, as the sender's fault, and shows no internal details.
 
-SYNAPSE_HOSTILE_REQUESTS says how many requests each gets; `scripts/clients` sends more than the usual.
+SYNAPSE_HOSTILE_REQUESTS is the number of requests to each; `scripts/clients` sends more than usual.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ pytestmark = pytest.mark.integration
 
 REQUESTS: Final = int(os.environ.get("SYNAPSE_HOSTILE_REQUESTS", "200"))
 NOT_TRIED: Final = ("/external", "/attach", "/ws", "/status/subscribe")
-"""What goes out into the network by itself, what is no plain request, and the stream that ends with its host."""
+"""Paths that call other machines, that are not plain requests, and the stream that ends with its host."""
 INSIDE: Final = (b"Traceback", b"sqlite", b".py", b"site-packages", b"0x7")
-"""What only our insides say."""
+"""Texts that only internal details contain."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Something to be asked: where, and what it serves."""
+    """A server under test: its address, paths and ids."""
 
     client: WireClient
     places: tuple[tuple[str, str], ...]
     ids: tuple[str, ...]
     secret: bytes
-    """What must not be told: a gateway's callers are strangers, those of a host on this machine are its user."""
+    """What no answer may contain: a gateway's callers are strangers, those of a host on this machine are its user."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def tried(places: Any) -> tuple[tuple[str, str], ...]:
 
 
 def made(client: WireClient, path: str) -> str:
-    """The id of a task that has ended."""
+    """Returns the id of a task that has ended."""
     message = {"messageId": "hostile-first", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
     reply = client.request("POST", path, {"message": message}, {"A2A-Version": "1.0"})
     return str(reply.json["task"]["id"])
@@ -128,7 +128,7 @@ def requests_of(draw: st.DrawFn, target: Served) -> tuple[str, str, bytes, dict[
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
-def test_whatever_is_sent_is_answered_and_nothing_is_told_of_the_inside(
+def test_every_request_is_answered_without_internal_details(
     where: str, served: dict[str, Served], data: st.DataObject
 ) -> None:
     target = served[where]
@@ -142,14 +142,14 @@ def test_whatever_is_sent_is_answered_and_nothing_is_told_of_the_inside(
 def check(reply: Reply, secret: bytes) -> None:
     assert reply.status < 500, reply.body
     is_page = reply.headers.get("content-type", "").startswith("text/html")
-    # The documents say which classes there are; an answer to a caller never does.
+    # Only documents name classes; an answer to a caller never does.
     if not is_page and b'"openapi":' not in reply.body:
         assert not [word for word in INSIDE if word in reply.body], reply.body
     assert secret not in reply.body
     assert b'"code":-32603' not in reply.body
 
 
-def test_they_are_as_they_were_afterwards(served: dict[str, Served]) -> None:
+def test_host_and_gateway_work_as_before_afterwards(served: dict[str, Served]) -> None:
     assert served["gateway"].client.request("GET", "/readyz").status == 200
     assert made_again(served["host"].client, "/message:send")
     assert made_again(served["gateway"].client, "/agents/tck/v1/message:send")

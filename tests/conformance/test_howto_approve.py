@@ -1,4 +1,4 @@
-"""What the document on questions tells people to type works as it is written."""
+"""The commands in the document about questions work as they are written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_lines_work_one_after_the_other_and_show_what_is_shown(home: Path) -
     assert '"title": "Which branch?"' in said[3]
 
 
-def test_whoever_types_the_first_line_is_told_that_it_plays(home: Path) -> None:
+def test_the_first_line_says_that_the_agent_plays_a_script(home: Path) -> None:
     assert re.fullmatch(
         r"asker plays questions\.toml on port \d+  \(Ctrl-C stops it; synapse send asker \"…\"\)\n",
         (home / "asker.err").read_text(encoding="utf-8"),

@@ -1,4 +1,4 @@
-"""What the document about the gateway tells people to type, and to write into its settings, works as it is written."""
+"""The commands and settings in the document about the gateway work as they are written."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ def blocks(language: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who types what the document says."""
+    """A reader who types the commands of the document."""
 
     gateway: RunningGateway
     key: str
 
     def types(self, command: list[str], text: str) -> str:
-        """What a program says that was copied from the document."""
+        """Runs a program copied from the document; returns its output."""
         written = text.replace("localhost:8000", f"localhost:{self.gateway.entry.port}")
         done = subprocess.run(
             command,
@@ -81,7 +81,7 @@ def test_the_python_examples_work(reader: Reader, example: str) -> None:
 @pytest.mark.skipif(not NODE, reason="the examples need node")
 @pytest.mark.parametrize("example", blocks("js"), ids=["sse", "websocket"])
 def test_the_javascript_examples_work(reader: Reader, example: str) -> None:
-    # What browsers have, and Node from version 22 on; version 20 has it behind this option.
+    # Browsers have WebSocket, and so has Node from version 22 on; version 20 has it behind this option.
     said = reader.types([NODE, "--no-warnings", "--experimental-websocket", "--input-type=module"], example)
 
     assert ANSWER in said

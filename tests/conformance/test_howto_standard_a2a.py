@@ -1,4 +1,4 @@
-"""What the document tells people to type works as it is written."""
+"""The commands in the document about standard A2A work as they are written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_line_works(block: str, port: int) -> None:
     assert re.search(r"COMPLETED|completed|supportedInterfaces", said)
 
 
-def test_there_are_lines_for_each_way_to_speak() -> None:
+def test_the_document_has_lines_for_each_binding() -> None:
     text = "\n".join(BLOCKS)
 
     assert all(word in text for word in ("SendMessage", "message:send", "message:stream", "message/send", "/v1/"))

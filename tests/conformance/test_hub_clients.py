@@ -32,7 +32,7 @@ NODE = shutil.which("node") or ""
 CHROMIUM = os.environ.get("SYNAPSE_CHROMIUM", "")
 ANSWER = "The weather in San Francisco is currently sunny with a high of 72°F and a low of 58°F."
 BOUND = 50.0
-# As root there is no sandbox; the rest keeps it from calling home.
+# Chromium has no sandbox as root; the other options keep it from calling home.
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -47,7 +47,7 @@ FLAGS = (
 
 @contextmanager
 def page_server() -> Generator[tuple[str, Queue[Any]]]:
-    """Serves the page; what the page reports is in the queue."""
+    """Serves the page and puts its reports into a queue."""
     reports: Queue[Any] = Queue()
 
     class Pages(BaseHTTPRequestHandler):
@@ -66,7 +66,7 @@ def page_server() -> Generator[tuple[str, Queue[Any]]]:
 
         @override
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
-            """Nobody reads it."""
+            """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -36,7 +36,7 @@ Frame = dict[str, Any]
 
 @dataclass(frozen=True)
 class Hub:
-    """A gateway with one agent, and two who may ask."""
+    """A gateway with one agent, and the keys of two callers."""
 
     gateway: RunningGateway
     laptop: str
@@ -141,7 +141,7 @@ def test_the_example_stream_comes_in_pieces_and_completes(hub: Hub) -> None:
     assert (last.name, list(last.data)) == ("complete", ["taskId"])
 
 
-def test_a_broken_stream_goes_on_after_its_last_event_by_either_request(hub: Hub) -> None:
+def test_a_broken_stream_is_resumed_after_its_last_event_by_either_request(hub: Hub) -> None:
     events = events_in(hub.ask("POST", MESSAGES, STREAMED))
     task_id = events[-1].data["taskId"]
     for cut, event in enumerate(events[:-1]):
@@ -153,7 +153,7 @@ def test_a_broken_stream_goes_on_after_its_last_event_by_either_request(hub: Hub
     assert hub.ask("GET", "/tasks?limit=1").json["tasks"][0]["id"] == task_id, "no second task was made"
 
 
-def test_what_goes_wrong_is_told_inside_the_stream(hub: Hub) -> None:
+def test_a_failure_is_reported_inside_the_stream(hub: Hub) -> None:
     body = {"message": [{"type": "text", "content": "a storm"}], "stream": True}
     (event,) = events_in(hub.ask("POST", MESSAGES, body))
 
@@ -195,7 +195,7 @@ def test_several_tasks_on_one_socket_and_one_that_fails(hub: Hub) -> None:
     }
 
 
-def test_a_lost_connection_goes_on_after_the_last_seq(hub: Hub) -> None:
+def test_a_lost_connection_is_resumed_after_the_last_seq(hub: Hub) -> None:
     with hub.socket() as socket:
         socket.send(SOCKET_MESSAGE)
         whole = until_end(socket)
@@ -223,7 +223,7 @@ def test_a_socket_needs_credentials_at_its_handshake(hub: Hub) -> None:
         assert json.loads(refused.value.response.body)["error"]["code"] == "AUTHENTICATION_ERROR"
 
 
-def test_a_ticket_opens_one_socket_for_whom_it_was_made(hub: Hub) -> None:
+def test_a_ticket_admits_its_caller_to_one_socket(hub: Hub) -> None:
     reply = hub.ask("POST", "/ws/ticket", key=hub.phone)
     assert (reply.status, list(reply.json), reply.headers["cache-control"]) == (
         201,
@@ -240,7 +240,7 @@ def test_a_ticket_opens_one_socket_for_whom_it_was_made(hub: Hub) -> None:
     assert hub.gateway.ask("POST", "/ws/ticket").status == 401
 
 
-def test_a_key_that_is_revoked_is_worth_nothing_on_an_open_socket(hub: Hub) -> None:
+def test_a_revoked_key_is_refused_on_an_open_socket(hub: Hub) -> None:
     home = hub.gateway.home
     headers = {"Authorization": f"Bearer {new_key(home, 'lost')}"}
     with connect(f"ws://localhost:{hub.gateway.entry.port}/ws", additional_headers=headers) as socket:
@@ -273,7 +273,7 @@ def test_hostile_frames_get_an_error_or_a_clean_close(hub: Hub) -> None:
     assert hub.ask("GET", "/agents").status == 200
 
 
-def test_metadata_and_ends_are_put_and_nothing_else_is(hub: Hub) -> None:
+def test_put_changes_only_metadata_and_final_states(hub: Hub) -> None:
     task_id = hub.send("wait for me", metadata={"colour": "red"})["taskId"]
     until(lambda: hub.task(task_id)["state"] == "in_progress", "the start of the task")
 
@@ -354,7 +354,7 @@ def test_lists_come_in_pages(hub: Hub) -> None:
     assert sent <= set(seen)
 
 
-def test_a_person_watches_the_same_events_in_a_terminal(hub: Hub) -> None:
+def test_synapse_watch_shows_the_events_of_the_hub(hub: Hub) -> None:
     home = hub.gateway.home
     watching = subprocess.Popen(
         [*COMMAND, "watch", "--agent", AGENT, "--json"],

@@ -1,4 +1,4 @@
-"""Clients of other makers and of other times, unmodified, hold conversations through a real gateway with a script and
+"""Clients of other vendors and versions, unmodified, hold conversations through a real gateway with a script and
 with a program on a terminal.
 
 Each needs an environment of its own: `scripts/clients` makes them, names them in the environment, and runs this file.
@@ -54,21 +54,21 @@ advertise_grpc = false
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address below which the agents are: `conf` and `ada` behind the gateway, `tck` in it."""
+    """Returns the address below which the agents are: `conf` and `ada` behind the gateway, `tck` in it."""
     home = tmp_path_factory.mktemp("k")
     with scripted_host(home), dummy_host(home), gateway(home, CONFIG, "--no-auth") as running:
         yield f"{running.url}/agents"
 
 
 def said(command: Sequence[str], folder: str | None = None) -> Any:
-    """What a client saw, as it prints it."""
+    """Returns what a client prints."""
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
 
 
 def check_script(seen: dict[str, Any], *, streaming: bool) -> None:
-    """The conversation with the agent of docs/examples/conformance.toml went as it should."""
+    """Checks the conversation with the agent of docs/examples/conformance.toml."""
     assert seen["asked"] == ["input-required", "Go on."]
     assert seen["done"] == ["completed", "done: second"]
     assert seen["history"] == ["first", "Go on.", "second"]

@@ -26,7 +26,7 @@ Told = tuple[str, str, Body]
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent of the gateway, and somebody who may ask it."""
+    """One agent of the gateway, and the key of a caller."""
 
     gateway: RunningGateway
     key: str
@@ -53,7 +53,7 @@ class Agent:
         return told
 
     def stream(self, path: str, body: Body | None = None, after: str = "") -> list[Told]:
-        """All events of a stream."""
+        """Returns all events of a stream."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         with closing(WireClient(self.gateway.entry.port).connection()) as connection:
             sent = None if body is None else json.dumps(body)
@@ -118,7 +118,7 @@ def test_without_blocking_the_answer_comes_at_once(agent: Agent) -> None:
 
 
 @requirement("continue")
-def test_a_message_continues_a_task_that_asks(agent: Agent) -> None:
+def test_a_message_continues_a_task_that_waits_for_input(agent: Agent) -> None:
     asked = agent.send("tck-multi-turn", blocking=True)
     body = message("plain", "second", blocking=True) | {"taskId": asked["id"]}
 
@@ -137,12 +137,12 @@ def test_a_message_continues_a_task_that_asks(agent: Agent) -> None:
         ("tck-input-required", "running"),
     ],
 )
-def test_each_end_has_its_word(agents: dict[str, Agent], cue: str, status: str) -> None:
+def test_each_final_state_has_its_name(agents: dict[str, Agent], cue: str, status: str) -> None:
     assert agents["conf"].send(cue, blocking=True)["status"] == status
 
 
 @requirement("stream")
-def test_a_stream_tells_the_task_until_it_is_final_and_then_that_it_is_done(agent: Agent) -> None:
+def test_a_stream_sends_the_task_until_it_is_final_then_done(agent: Agent) -> None:
     *updates, done = agent.stream("/message:stream", message("tck-stream-001", "go"))
 
     assert {name for name, _, _ in updates} == {"taskUpdate"}
@@ -155,7 +155,7 @@ def test_a_stream_tells_the_task_until_it_is_final_and_then_that_it_is_done(agen
 
 
 @requirement("subscribe")
-def test_a_stream_that_broke_goes_on_after_its_last_event(agent: Agent) -> None:
+def test_a_broken_stream_is_resumed_after_its_last_event(agent: Agent) -> None:
     told = agent.stream("/message:stream", message("tck-stream-artifact-chunked", "go"))
     task_id = told[0][2]["id"]
 
@@ -224,7 +224,7 @@ def test_the_card_is_the_same_at_each_of_its_places(agent: Agent) -> None:
 
 
 @requirement("directory")
-def test_the_directory_names_everybody(agents: dict[str, Agent]) -> None:
+def test_the_directory_lists_every_agent(agents: dict[str, Agent]) -> None:
     agent = agents["conf"]
     listed = agent.gateway.ask("GET", "/agents/list.json", key=agent.key).json["agents"]
 
@@ -251,7 +251,7 @@ def test_errors_have_the_form_and_the_codes_of_the_document(agent: Agent) -> Non
 
 
 @requirement("auth")
-def test_every_endpoint_wants_a_key(agents: dict[str, Agent]) -> None:
+def test_every_endpoint_requires_a_key(agents: dict[str, Agent]) -> None:
     running = agents["conf"].gateway
     for method, path in [("POST", "/message:send"), ("GET", "/tasks"), ("GET", "/tasks/x"), ("GET", "/card")]:
         reply = running.ask(method, f"/agents/conf/v1{path}", {} if method == "POST" else None)

@@ -28,7 +28,7 @@ def other_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["dialect", "host"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """The port and the socket of the host under test."""
+    """Returns the port and the socket of the host under test."""
     port, path = os.environ.get("SYNAPSE_CONFORMANCE_PORT", ""), os.environ.get("SYNAPSE_CONFORMANCE_SOCKET", "")
     if port and path:
         yield int(port), path

@@ -15,7 +15,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """An HTTP answer."""
 
     status: int
     headers: dict[str, str]
@@ -40,7 +40,7 @@ class Event:
 
 
 class WireClient:
-    """Speaks to `localhost:port`, or to the same over the Unix socket when one is given."""
+    """Sends requests to `localhost:port`, or over the Unix socket when one is given."""
 
     def __init__(self, port: int, path: str = "") -> None:
         self.port = port
@@ -56,7 +56,7 @@ class WireClient:
 
     @contextmanager
     def follow(self, path: str, after: str = "") -> Generator[Iterator[Event]]:
-        """Open a stream of events."""
+        """Opens a stream of events."""
         headers = {"Last-Event-ID": after} if after else {}
         with closing(self.connection()) as connection:
             connection.request("GET", path, headers=headers)
@@ -66,14 +66,14 @@ class WireClient:
             yield _events(response)
 
     def connect(self) -> socket.socket:
-        """A bare connection, for bytes that no client would send."""
+        """Returns a bare connection, for bytes that no client would send."""
         connection = socket.socket(socket.AF_UNIX if self.path else socket.AF_INET)
         connection.settimeout(TIMEOUT)
         connection.connect(self.path or ("127.0.0.1", self.port))
         return connection
 
     def connection(self) -> http.client.HTTPConnection:
-        """An HTTP connection, for streams that are asked for in other ways."""
+        """Returns an HTTP connection, for streams that need other requests."""
         connection = http.client.HTTPConnection("localhost", self.port, timeout=TIMEOUT)
         connection.sock = self.connect()
         return connection

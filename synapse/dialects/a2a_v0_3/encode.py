@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, assert_never, cast
+from typing import Any, Final, assert_never
 
 from synapse.core.caller import API_KEY_HEADER, AuthMethods
 from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
 from synapse.core.extension import Extensions
-from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, MessageId, Part, Role, TextPart
+from synapse.core.message import Artifact, DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.requests import CAPABILITIES
 from synapse.core.task import Task, TaskState
 from synapse.dialects.proto_json import instant, to_json
@@ -104,7 +104,9 @@ class TaskEncoder:
             case TextPart():
                 wire = self._typed("text", {"text": part.text})
             case DataPart():
-                data, metadata = _data_and_metadata(part)
+                data = part.data
+                if not isinstance(data, dict):
+                    data, metadata = {"value": data}, {**metadata, NOT_AN_OBJECT: True}
                 wire = self._typed("data", {"data": {"data": data} if self.protobuf else data})
             case FilePart():
                 wire = self._typed("file", {"file": self._file_object(part)})
@@ -217,14 +219,6 @@ def _agent_message(task: Task, parts: tuple[Part, ...]) -> Message:
     return Message(message_id=MessageId(f"{task.id}.{task.version}"), role=Role.AGENT, parts=parts)
 
 
-def _data_and_metadata(part: DataPart) -> tuple[Json, Json]:
-    """Returns the part's data as an object, and its metadata."""
-    data: object = part.data
-    if isinstance(data, dict):
-        return cast("Json", data), part.metadata
-    return {"value": data}, {**part.metadata, NOT_AN_OBJECT: True}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
     """The values on a card. `url` is the agent's address: JSON-RPC is served there, REST below its `/v1`."""
@@ -276,14 +270,6 @@ def security_fields(methods: AuthMethods) -> Wire:
 
     Both are absent when the gateway asks for no credentials.
     """
-    schemes = _security_schemes(methods)
-    scopes = {"jwt": list(methods.jwt_scopes)}
-    requirements = [{name: scopes.get(name, [])} for name in schemes if name != "custom"]
-    fields: Wire = {"securitySchemes": schemes, "security": requirements}
-    return {name: value for name, value in fields.items() if value}
-
-
-def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {
@@ -306,4 +292,7 @@ def _security_schemes(methods: AuthMethods) -> Wire:
         }
     if methods.custom:
         schemes["custom"] = {"type": "http", "scheme": "custom", "description": methods.custom}
-    return schemes
+    scopes = {"jwt": list(methods.jwt_scopes)}
+    requirements = [{name: scopes.get(name, [])} for name in schemes if name != "custom"]
+    fields: Wire = {"securitySchemes": schemes, "security": requirements}
+    return {name: value for name, value in fields.items() if value}

@@ -28,6 +28,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireEvent,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import A2A_V0_3, A2A_V0_3_OPERATIONS, A2A_V0_3_PREFIXES
@@ -113,10 +114,6 @@ def _get(wire: WireRequest) -> Call[Task]:
     return Call(GetTask(shape.id, exact=True), encode)
 
 
-def _cancel(wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(wire.params["id"], exact=True), PROTO_JSON.encode_task)
-
-
 def _subscribe(wire: WireRequest) -> StreamCall:
     follow = FollowTask(task_id=wire.params["id"], after=_last_event(wire))
     return StreamCall(follow, _events(PROTO_JSON.encode_update))
@@ -134,7 +131,7 @@ _REST: Final[Mapping[str, Ask]] = {
     "send": _send,
     "stream": _stream,
     "get": _get,
-    "cancel": _cancel,
+    "cancel": lambda wire: Call(CancelTask(wire.params["id"], exact=True), PROTO_JSON.encode_task),
     "subscribe": _subscribe,
     "push_set": push.set_config,
     "push_list": push.list_all,
@@ -165,10 +162,6 @@ def _rpc_get(params: Params, _wire: WireRequest) -> Call[Task]:
     return Call(GetTask(shape.id, exact=True), encode)
 
 
-def _rpc_cancel(params: Params, _wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(decode.TASK.read(params).id, exact=True), JSON_RPC.encode_task)
-
-
 def _rpc_resubscribe(params: Params, wire: WireRequest) -> StreamCall:
     follow = FollowTask(task_id=decode.TASK.read(params).id, after=_last_event(wire))
     return StreamCall(follow, _events(JSON_RPC.encode_update))
@@ -178,7 +171,7 @@ _RPC: Final[Mapping[str, AskRpc]] = {
     "message/send": _rpc_send,
     "message/stream": _rpc_stream,
     "tasks/get": _rpc_get,
-    "tasks/cancel": _rpc_cancel,
+    "tasks/cancel": lambda params, _: Call(CancelTask(decode.TASK.read(params).id, exact=True), JSON_RPC.encode_task),
     "tasks/resubscribe": _rpc_resubscribe,
     "tasks/pushNotificationConfig/set": push.rpc_set,
     "tasks/pushNotificationConfig/get": push.rpc_get,
@@ -214,7 +207,7 @@ def _last_event(wire: WireRequest) -> int | None:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -14,7 +14,6 @@ from synapse.core.errors import InvalidField
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import ListTasks, SendMessage
-from synapse.core.task import TaskState
 from synapse.dialects.a2a_v1.encode import STATE_NAMES
 from synapse.dialects.paths import A2A_V1
 from synapse.dialects.proto_json import ProtoReader, Spellings, parse_instant
@@ -129,20 +128,27 @@ _ROLES: Final = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
 _STATES: Final = {name: state for state, name in STATE_NAMES.items()}
 _ANY_STATE: Final = frozenset({"", "TASK_STATE_UNSPECIFIED", "UNRECOGNIZED"})
 """What clients send when they mean any state. The JavaScript SDK sends the last one when no state is set."""
-_TICK: Final = timedelta(microseconds=1)
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def send_request(shape: SendShape) -> SendMessage:
     """Decodes a message to send, with the webhook to notify about its task."""
     push = shape.configuration.task_push_notification_config if shape.configuration is not None else None
+    given = shape.message
     # The agent's host reads some keys of a task's metadata, so the caller's keys are stored below one key of their own.
     metadata: dict[str, Any] = {"request": shape.metadata} if shape.metadata else {}
     return SendMessage(
-        message=_message(shape.message),
+        message=Message(
+            message_id=MessageId(given.message_id),
+            role=_ROLES[given.role],
+            parts=tuple([_part(part, index) for index, part in enumerate(given.parts)]),
+            metadata=given.metadata,
+            extensions=tuple(given.extensions),
+            reference_task_ids=tuple(given.reference_task_ids),
+        ),
         dialect=A2A_V1,
-        context_id=shape.message.context_id,
-        task_id=shape.message.task_id,
+        context_id=given.context_id,
+        task_id=given.task_id,
         exact=True,
         metadata=metadata,
         push=push_config(push) if push is not None else None,
@@ -150,10 +156,15 @@ def send_request(shape: SendShape) -> SendMessage:
 
 
 def list_request(shape: ListShape) -> ListTasks:
+    name, after = shape.status, shape.status_timestamp_after
+    if name not in _STATES and name not in _ANY_STATE:
+        raise InvalidField("status", f"'{name}' is not a state", hint="use one of " + ", ".join(_STATES))
+    at = parse_instant("statusTimestampAfter", after) if after else _BEGINNING
     return ListTasks(
-        states=_states(shape.status),
+        states=frozenset({_STATES[name]}) if name in _STATES else frozenset(),
         context_id=shape.context_id,
-        updated_after=_just_before(shape.status_timestamp_after),
+        # 1.0 §3.1.4 includes tasks that changed at that time, ListTasks does not.
+        updated_after=None if at == _BEGINNING else at - timedelta(microseconds=1),
         limit=shape.page_size,
         cursor=shape.page_token,
     )
@@ -168,31 +179,6 @@ def push_config(shape: PushShape) -> PushConfig:
         scheme=authentication.scheme if authentication else "",
         credentials=authentication.credentials if authentication else "",
         dialect=A2A_V1,
-    )
-
-
-def _just_before(text: str) -> datetime | None:
-    """Returns the time one tick before: 1.0 §3.1.4 includes tasks that changed at that time, ListTasks does not."""
-    at = parse_instant("statusTimestampAfter", text) if text else _BEGINNING
-    return None if at == _BEGINNING else at - _TICK
-
-
-def _states(name: str) -> frozenset[TaskState]:
-    if name in _ANY_STATE:
-        return frozenset()
-    if name not in _STATES:
-        raise InvalidField("status", f"'{name}' is not a state", hint="use one of " + ", ".join(_STATES))
-    return frozenset({_STATES[name]})
-
-
-def _message(shape: MessageShape) -> Message:
-    return Message(
-        message_id=MessageId(shape.message_id),
-        role=_ROLES[shape.role],
-        parts=tuple([_part(part, index) for index, part in enumerate(shape.parts)]),
-        metadata=shape.metadata,
-        extensions=tuple(shape.extensions),
-        reference_task_ids=tuple(shape.reference_task_ids),
     )
 
 

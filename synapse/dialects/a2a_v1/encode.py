@@ -87,7 +87,12 @@ def stream_object(update: Update, history_length: int | None = None) -> Wire | N
         case StateChanged():
             return {"statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": status_object(task)}}
         case ArtifactAdded():
-            return {"artifactUpdate": _artifact_update(task, event)}
+            added: Wire = {"taskId": task.id, "contextId": task.context_id, "artifact": artifact_object(event.artifact)}
+            if event.append:
+                added["append"] = True
+            if event.last_chunk:
+                added["lastChunk"] = True
+            return {"artifactUpdate": added}
         case _:
             return None
 
@@ -177,15 +182,6 @@ def part_object(part: Part) -> Wire:
     return wire
 
 
-def _artifact_update(task: Task, event: ArtifactAdded) -> Wire:
-    wire: Wire = {"taskId": task.id, "contextId": task.context_id, "artifact": artifact_object(event.artifact)}
-    if event.append:
-        wire["append"] = True
-    if event.last_chunk:
-        wire["lastChunk"] = True
-    return wire
-
-
 def _is_asking(task: Task) -> bool:
     """Decides whether the task's last message is a question that the agent waits on."""
     return task.state.is_interrupted and task.history[-1].role is Role.AGENT
@@ -267,15 +263,6 @@ def security_fields(methods: AuthMethods) -> Wire:
 
     Both are absent when the gateway asks for no credentials.
     """
-    schemes = _security_schemes(methods)
-    scopes = {"jwt": list(methods.jwt_scopes)}
-    # The entries of the list are alternatives.
-    requirements = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in schemes if name != "custom"]
-    fields: Wire = {"securitySchemes": schemes, "securityRequirements": requirements}
-    return {name: value for name, value in fields.items() if value}
-
-
-def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {
@@ -299,4 +286,8 @@ def _security_schemes(methods: AuthMethods) -> Wire:
     if methods.custom:
         # The standard has no scheme for a method of the owner's own; this one only carries the description.
         schemes["custom"] = {"httpAuthSecurityScheme": {"description": methods.custom, "scheme": "Custom"}}
-    return schemes
+    scopes = {"jwt": list(methods.jwt_scopes)}
+    # The entries of the list are alternatives.
+    requirements = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in schemes if name != "custom"]
+    fields: Wire = {"securitySchemes": schemes, "securityRequirements": requirements}
+    return {name: value for name, value in fields.items() if value}

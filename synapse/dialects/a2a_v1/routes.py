@@ -29,6 +29,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireEvent,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3, a2a_v1_operations
@@ -138,11 +139,6 @@ def subscribe_to_task(shape: TaskShape, after: int | None = None) -> StreamCall:
     return StreamCall(FollowTask(task_id=shape.id, after=after), _event)
 
 
-def refuse_extended_card() -> NoReturn:
-    # 1.0 §3.1.11: an agent that does not declare the capability does not support the operation.
-    raise UnsupportedOperation("this agent has no extended card")
-
-
 def _event(update: Update, history_length: int | None = None) -> WireEvent | None:
     data = encode_update(update, history_length)
     return None if data is None else WireEvent(str(update.seq), "", data)
@@ -152,32 +148,9 @@ def _history_length(shape: SendShape) -> int | None:
     return shape.configuration.history_length if shape.configuration is not None else None
 
 
-def _send(wire: WireRequest) -> Call[Task]:
-    return send_message(decode.SEND.read(_body(wire)))
-
-
-def _stream(wire: WireRequest) -> StreamCall:
-    return send_streaming_message(decode.SEND.read(_body(wire)))
-
-
-def _get(wire: WireRequest) -> Call[Task]:
-    return get_task(decode.GET.read_query(wire.query(), id=wire.params["id"]))
-
-
-def _list(wire: WireRequest) -> Call[TaskPage]:
-    return list_tasks(decode.LIST.read_query(wire.query()))
-
-
-def _cancel(wire: WireRequest) -> Call[Task]:
-    return cancel_task(TaskShape(wire.params["id"]))
-
-
-def _subscribe(wire: WireRequest) -> StreamCall:
-    return subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire))
-
-
 def _extended_card(_wire: WireRequest) -> NoReturn:
-    refuse_extended_card()
+    # 1.0 §3.1.11: an agent that does not declare the capability does not support the operation.
+    raise UnsupportedOperation("this agent has no extended card")
 
 
 def _only_in_0_3(wire: WireRequest) -> NoReturn:
@@ -185,12 +158,12 @@ def _only_in_0_3(wire: WireRequest) -> NoReturn:
 
 
 _REST: Final[Mapping[str, Ask]] = {
-    "send": _send,
-    "stream": _stream,
-    "list": _list,
-    "get": _get,
-    "cancel": _cancel,
-    "subscribe": _subscribe,
+    "send": lambda wire: send_message(decode.SEND.read(_body(wire))),
+    "stream": lambda wire: send_streaming_message(decode.SEND.read(_body(wire))),
+    "list": lambda wire: list_tasks(decode.LIST.read_query(wire.query())),
+    "get": lambda wire: get_task(decode.GET.read_query(wire.query(), id=wire.params["id"])),
+    "cancel": lambda wire: cancel_task(TaskShape(wire.params["id"])),
+    "subscribe": lambda wire: subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire)),
     "push_set": push.create,
     "push_list": push.list_all,
     "push_get": push.get,
@@ -232,7 +205,7 @@ def _last_event(wire: WireRequest) -> int | None:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -15,7 +15,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Message, Role, Te
 from synapse.core.requests import ListedAgent, Ticket
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
-from synapse.dialects.dialect import WireAnswer, error_headers
+from synapse.dialects.dialect import WireAnswer, entry_for, error_headers
 from synapse.dialects.hub.parts import file_content, part_object
 from synapse.dialects.proto_json import instant, to_json
 
@@ -188,7 +188,7 @@ def agent_card(agent: ListedAgent, methods: AuthMethods) -> Wire:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

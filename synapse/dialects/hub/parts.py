@@ -17,7 +17,6 @@ Wire = dict[str, Any]
 TEXT: Final = "text"
 IMAGE: Final = "image"
 FILE: Final = "file"
-CUSTOM: Final = "custom"
 TYPE: Final = "type"
 """The key of a part's metadata that keeps a type which its content does not show."""
 
@@ -120,7 +119,10 @@ def part_object(part: Part) -> Wire:
             is_image = part.media_type.startswith("image/") or part.metadata.get(TYPE) == IMAGE
             wire = {"type": IMAGE if is_image else FILE, "content": file_content(part)}
         case DataPart():
-            wire = {"type": _data_type(part), "content": part.data}
+            kind = part.metadata.get(TYPE)
+            # Other dialects let the sender choose metadata, so the type may be one that means something else here.
+            is_custom = isinstance(kind, str) and kind not in (TEXT, IMAGE, FILE)
+            wire = {"type": kind if is_custom else "custom", "content": part.data}
         case _:
             assert_never(part)
     if metadata := {key: value for key, value in part.metadata.items() if key != TYPE}:
@@ -140,12 +142,6 @@ def file_content(part: FilePart) -> Wire:
     else:
         wire["data"] = base64.b64encode(part.content).decode("ascii")
     return wire
-
-
-def _data_type(part: DataPart) -> str:
-    given = part.metadata.get(TYPE)
-    # Other dialects let the sender choose metadata, so the type may be one that means something else here.
-    return given if isinstance(given, str) and given not in (TEXT, IMAGE, FILE) else CUSTOM
 
 
 def _file_part(shape: PartShape, place: str) -> FilePart:

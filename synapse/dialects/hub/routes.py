@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest
@@ -16,14 +15,12 @@ from synapse.core.requests import (
     GetTask,
     IssueTicket,
     ListAgents,
-    ListedAgent,
     SendAndFollow,
     SubscribeTask,
-    Ticket,
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
-from synapse.dialects.dialect import NOT_KEPT, AnyCall, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
+from synapse.dialects.dialect import NO_STORE, AnyCall, Call, CallRoute, Dialect, StreamCall, WireRequest
 from synapse.dialects.hub import parts
 from synapse.dialects.hub.decode import about_task, change_request, list_request, send_request
 from synapse.dialects.hub.encode import (
@@ -43,34 +40,26 @@ from synapse.dialects.paths import HUB, HUB_OPERATIONS
 
 Ask = Callable[[WireRequest], AnyCall]
 
-_EVENT_STREAM: Final = "text/event-stream"
-
 
 def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
     """Returns the dialect of one gateway, with its names of agents and the credentials that it accepts."""
     asks: dict[str, Ask] = {
-        "list_agents": partial(_list_agents, methods),
-        "get_agent": partial(_get_agent, methods),
+        "list_agents": lambda _: Call(ListAgents(), partial(encode_agents, methods=methods), headers=NO_STORE),
+        "get_agent": lambda wire: Call(
+            GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NO_STORE
+        ),
         "send": _send,
         "get_message": partial(_get_message, agent_name),
         "list_tasks": partial(_list_tasks, agent_name),
         "get_task": partial(_get_task, agent_name),
         "change_task": partial(_change_task, agent_name),
         "delete_task": _delete_task,
-        "issue_ticket": _issue_ticket,
+        "issue_ticket": lambda _: Call(IssueTicket(), encode_ticket, status=201, headers=NO_STORE),
     }
     routes = tuple(
         CallRoute(method=method, path=path, ask=asks[operation]) for operation, (method, path) in HUB_OPERATIONS.items()
     )
     return Dialect(name=HUB, routes=routes, encode_error=encode_error)
-
-
-def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT)
-
-
-def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call[ListedAgent]:
-    return Call(GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT)
 
 
 def _send(wire: WireRequest) -> AnyCall:
@@ -101,7 +90,7 @@ def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call[TaskPage]:
 def _get_task(agent_name: AgentName, wire: WireRequest) -> AnyCall:
     """Returns the task, or its stream for a reader of events: browsers resume only with a GET."""
     task_id = wire.params["taskId"]
-    if _EVENT_STREAM not in wire.header(b"accept"):
+    if "text/event-stream" not in wire.header(b"accept"):
         request = about_task(task_id, lambda plain: GetTask(plain, exact=True))
         return Call(request, partial(encode_task, agent_name=agent_name))
     position = last_position(wire)
@@ -120,13 +109,6 @@ def _change_task(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
 def _delete_task(wire: WireRequest) -> Call[Task]:
     request = about_task(wire.params["taskId"], lambda plain: DeleteTask(task_id=plain))
     return Call(request, encode_nothing, status=204)
-
-
-def _issue_ticket(_wire: WireRequest) -> Call[Ticket]:
-    def answer(ticket: Ticket) -> WireAnswer:
-        return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
-
-    return Call(IssueTicket(), encode_ticket, answer=answer)
 
 
 def _body(wire: WireRequest) -> bytes:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from synapse.core.errors import InvalidField, InvalidRequest, SynapseError
 from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, StateChanged, TaskOpened, Update
-from synapse.core.message import Message, Role
+from synapse.core.message import Artifact, Message, Role
 from synapse.core.requests import ForAgent, Request, SubscribeTask, TaskStream
 from synapse.core.task import Task, TaskState
 from synapse.dialects.dialect import WireEvent, WireRequest
@@ -89,30 +89,32 @@ class GrowingText:
         events: list[tuple[str, Any, SentText]] = [
             ("update", {"type": "partial", "content": text}, self._sent) for text in _agent_texts(update)
         ]
-        events += self._growth(_text(update.task), _marks(update.task))
-        if self._is_last(update):
+        events += self._growth(update.task.artifacts)
+        state = update.task.state
+        is_over = state.is_terminal or (self._ends_when_asked and state.is_interrupted)
+        if is_over and isinstance(update.event, StateChanged | None):
             events.append((*_end(update.task), self._sent))
         chain: WireEvent | None = None
         for name, data, sent in reversed(events):
             # A reader that got only some of the events has not got the whole update, and gets it again.
             seq = update.seq if chain is None else update.seq - 1
-            chain = WireEvent(_event_id(update.task, seq, sent), name, to_json(data), chain)
+            event_id = f"{update.task.id}.{seq}.{sent.length}.{sent.checksum:08x}"
+            chain = WireEvent(event_id, name, to_json(data), chain)
         return chain
 
-    def _growth(self, text: str, marks: dict[str, str]) -> list[tuple[str, Any, SentText]]:
+    def _growth(self, artifacts: tuple[Artifact, ...]) -> list[tuple[str, Any, SentText]]:
+        """Returns the event for what the text of all artifacts has gained, if anything."""
+        text = "\n".join([artifact.text for artifact in artifacts if artifact.text])
         before, self._sent = self._sent, SentText(len(text), _checksum(text))
         if before == self._sent:
             return []
+        # Marks a text that was read from the agent's screen instead of reported by the agent.
+        is_from_screen = bool(artifacts) and artifacts[-1].metadata.get("source") == "screen"
+        marks = {"source": "screen"} if is_from_screen else {}
         if before.is_beginning_of(text):
             return [("update", {"type": "partial", "content": text[before.length :], **marks}, self._sent)]
         # The text was rewritten, so the reader must drop what it has.
         return [("update", {"type": "replace", "content": text, **marks}, self._sent)]
-
-    def _is_last(self, update: Update) -> bool:
-        if not isinstance(update.event, StateChanged | None):
-            return False
-        state = update.task.state
-        return state.is_terminal or (self._ends_when_asked and state.is_interrupted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,16 @@ def decode_incoming(frame: str | bytes) -> Incoming:
     body = frame.encode("utf-8", "replace")
     if not body:
         raise InvalidRequest("the message is empty", hint=f"send text such as {_EXAMPLE}")
-    return _READERS[parts.FRAME.read(body).type](body)
+    match parts.FRAME.read(body).type:
+        case "message":
+            message = parts.MESSAGE_FRAME.read(body)
+            return Incoming(send=ForAgent(message.agent_id, send_request(message)), message_id=message.message_id)
+        case "subscribe":
+            wanted = parts.SUBSCRIBE_FRAME.read(body)
+            subscribe = about_task(wanted.task_id, lambda plain: SubscribeTask(task_id=plain, after=wanted.after))
+            return Incoming(subscribe=subscribe)
+        case "ping":
+            return Incoming()
 
 
 def encode_update(update: Update, agent_name: AgentName) -> str | None:
@@ -183,18 +194,8 @@ def _agent_texts(update: Update) -> list[str]:
     return [message.text for message in messages if message.role is Role.AGENT and message.text]
 
 
-def _text(task: Task) -> str:
-    """Returns the text of all artifacts."""
-    return "\n".join([artifact.text for artifact in task.artifacts if artifact.text])
-
-
-def _marks(task: Task) -> dict[str, str]:
-    """Returns the mark of a text that was read from the agent's screen instead of reported by the agent."""
-    is_from_screen = bool(task.artifacts) and task.artifacts[-1].metadata.get("source") == "screen"
-    return {"source": "screen"} if is_from_screen else {}
-
-
 def _end(task: Task) -> tuple[str, Any]:
+    """Returns the last event of a stream: its name and data."""
     failure = failure_object(task)
     if failure is None:
         return "complete", {"taskId": task.id}
@@ -202,33 +203,8 @@ def _end(task: Task) -> tuple[str, Any]:
     return "error", {"error": {**failure, "details": details}}
 
 
-def _event_id(task: Task, seq: int, sent: SentText) -> str:
-    return f"{task.id}.{seq}.{sent.length}.{sent.checksum:08x}"
-
-
 def _checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
-
-
-def _message(body: bytes) -> Incoming:
-    shape = parts.MESSAGE_FRAME.read(body)
-    return Incoming(send=ForAgent(shape.agent_id, send_request(shape)), message_id=shape.message_id)
-
-
-def _subscribe(body: bytes) -> Incoming:
-    shape = parts.SUBSCRIBE_FRAME.read(body)
-    return Incoming(subscribe=about_task(shape.task_id, lambda plain: SubscribeTask(task_id=plain, after=shape.after)))
-
-
-def _ping(_body: bytes) -> Incoming:
-    return Incoming()
-
-
-_READERS: Final[Mapping[str, Callable[[bytes], Incoming]]] = {
-    "message": _message,
-    "subscribe": _subscribe,
-    "ping": _ping,
-}
 
 
 def _frame(wire: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -200,20 +201,11 @@ def _states(word: str) -> frozenset[TaskState]:
 def _metadata(query: Mapping[str, str]) -> dict[str, Any]:
     """Returns the metadata to filter by, which is given as JSON, or as `key:value` with commas between."""
     text = query.get("metadata", "").strip()
-    if not text.startswith("{"):
-        return dict(_pair(pair) for pair in text.split(",") if pair.strip())
-    try:
-        return _OBJECT.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _invalid_metadata() from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, colon, value = text.strip().partition(":" if ":" in text else "=")
-    if not key or not colon:
-        raise _invalid_metadata()
-    return key, value
-
-
-def _invalid_metadata() -> InvalidField:
-    return InvalidField("metadata", "must be a JSON object", hint='metadata={"customField": "customValue"}')
+    if text.startswith("{"):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return _OBJECT.decode(text)
+    else:
+        pairs = [pair.strip().partition(":" if ":" in pair else "=") for pair in text.split(",") if pair.strip()]
+        if all(key and colon for key, colon, _ in pairs):
+            return {key: value for key, _, value in pairs}
+    raise InvalidField("metadata", "must be a JSON object", hint='metadata={"customField": "customValue"}')

@@ -202,7 +202,8 @@ def _agent_messages(task: Task) -> Iterator[Wire]:
     for message, at in zip(task.history, _message_times(task), strict=True):
         if message.role is Role.AGENT:
             yield _message(_content(message.parts), _role_name(message), message.message_id, _timestamp(message, at))
-    answered = instant(_answered_at(task))
+    ends = [receipt.at for receipt in task.receipts if receipt.step is ReceiptStep.ANSWERED]
+    answered = instant(ends[-1] if ends and task.state.is_terminal else task.updated_at)
     for artifact in task.artifacts:
         if _is_text(artifact):
             yield _message(artifact.text, ROLE_NAMES[Role.AGENT], artifact.artifact_id, answered)
@@ -326,12 +327,6 @@ def _message_times(task: Task) -> list[datetime]:
         else:
             times.append(begun if times else task.created_at)
     return times
-
-
-def _answered_at(task: Task) -> datetime:
-    """Returns when the last turn ended, or the time of the last change while it has not."""
-    ends = [receipt.at for receipt in task.receipts if receipt.step is ReceiptStep.ANSWERED]
-    return ends[-1] if ends and task.state.is_terminal else task.updated_at
 
 
 def _turns(task: Task) -> Iterator[tuple[datetime, datetime]]:

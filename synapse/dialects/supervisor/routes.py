@@ -34,6 +34,7 @@ from synapse.dialects.dialect import (
     StreamCall,
     WireAnswer,
     WireRequest,
+    entry_for,
     error_headers,
 )
 from synapse.dialects.paths import SUPERVISOR, SUPERVISOR_OPERATIONS
@@ -147,10 +148,6 @@ def _list(wire: WireRequest) -> Call[TaskPage]:
     return Call(list_request(shape, query), encode)
 
 
-def _cancel(wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT]))
-
-
 def _subscribe(wire: WireRequest) -> StreamCall:
     follow = SubscribeTask(task_id=_task_id(wire), after=last_event(wire))
     return StreamCall(follow, partial(encode_update, agent=wire.params[AGENT]))
@@ -182,7 +179,7 @@ _ASKS: Final[Mapping[str, Ask]] = {
     "stream": _stream,
     "list": _list,
     "get": _get,
-    "cancel": _cancel,
+    "cancel": lambda wire: Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT])),
     "subscribe": _subscribe,
     "set_push": _set_push,
     "list_push": _list_push,
@@ -207,7 +204,7 @@ def _body(wire: WireRequest) -> bytes:
 
 def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+    return entry_for(kind, ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,22 +26,14 @@ from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, R
 from synapse.core.push import PushConfig
 from synapse.core.registry import AgentReply
 from synapse.core.requests import (
-    AnswerQuestion,
-    CancelTask,
-    ChangeTask,
     CommandResult,
-    DeletePushConfig,
-    DeleteTask,
-    GetPushConfig,
     HostCommand,
-    ListPushConfigs,
     OnBehalfOf,
     SendMessage,
-    SetPushConfig,
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
 from synapse.dialects.proto_json import to_json
-from synapse.dialects.synapse.encode import message_object, status_of
+from synapse.dialects.synapse.encode import http_status, message_object
 
 PATH: Final = "/commands"
 STATUS: Final = "/status"
@@ -50,20 +42,9 @@ STATUS_STREAM: Final = "/status/subscribe"
 REPLY: Final = "/tasks/send"
 
 _PLAIN: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (
-        CancelTask,
-        AnswerQuestion,
-        ChangeTask,
-        DeleteTask,
-        SetPushConfig,
-        GetPushConfig,
-        ListPushConfigs,
-        DeletePushConfig,
-    )
+    kind.__name__: kind for kind in get_args(HostCommand) if kind is not SendMessage
 }
-COMMANDS: Final = (SendMessage, *_PLAIN.values())
-"""The requests that a gateway sends to a host. It answers the others itself, or not at all."""
+"""The commands whose fields are decoded as they are."""
 
 
 class _Caller(msgspec.Struct, forbid_unknown_fields=True):
@@ -147,7 +128,7 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
 def encode_command(request: HostCommand, caller: Caller) -> bytes:
-    """Returns the body that sends a host one of COMMANDS."""
+    """Returns the body that sends a command to a host."""
     about = {
         "scope": caller.scope,
         "sees_all": caller.sees_all,
@@ -231,7 +212,7 @@ def encode_reply(reply: AgentReply) -> bytes:
 
 def encode_failure(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`, with its fields, so that the gateway can raise an equal one."""
-    return WireAnswer(status_of(type(error)), to_json({"error": to_wire(error)}))
+    return WireAnswer(http_status(type(error)), to_json({"error": to_wire(error)}))
 
 
 def decode_failure(body: bytes) -> SynapseError:
@@ -245,19 +226,16 @@ def decode_failure(body: bytes) -> SynapseError:
 
 def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
     if kind == SendMessage.__name__:
-        return _send(_SEND.decode(raw))
+        send = _SEND.decode(raw)
+        fields = msgspec.structs.asdict(send)
+        del fields["type"]
+        fields["message"] = _message(send.message)
+        return SendMessage(**fields)
     known = _PLAIN.get(kind)
     if known is None:
         raise InvalidRequest(f"'{kind[:80]}' is not a command", hint=f"known: {', '.join(sorted(_PLAIN))}")
     request: HostCommand = msgspec.json.decode(raw, type=known)
     return request
-
-
-def _send(shape: _Send) -> SendMessage:
-    fields = msgspec.structs.asdict(shape)
-    del fields["type"]
-    fields["message"] = _message(shape.message)
-    return SendMessage(**fields)
 
 
 def _message(shape: _Message) -> Message:

@@ -270,7 +270,11 @@ def decode_answer(wire: WireRequest) -> AnswerQuestion:
 
 
 def decode_signal(wire: WireRequest) -> ReportSignal:
-    return ReportSignal(payload=_read_object(wire.body), secret=wire.header(SECRET_HEADER.lower().encode()))
+    try:
+        payload = _OBJECT.decode(wire.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
+    return ReportSignal(payload=payload, secret=wire.header(SECRET_HEADER.lower().encode()))
 
 
 def decode_status(_wire: WireRequest) -> GetStatus:
@@ -297,17 +301,6 @@ def decode_remove_external(wire: WireRequest) -> RemoveExternal:
 def decode_send_external(wire: WireRequest) -> SendExternal:
     body = _SEND_EXTERNAL.read(wire.body)
     return SendExternal(alias=wire.params["alias"], message=_message(body.message))
-
-
-def _read_object(body: bytes) -> dict[str, Any]:
-    """Returns a JSON object of any shape.
-
-    Raises InvalidRequest.
-    """
-    try:
-        return _OBJECT.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
 
 
 def _read_metadata(metadata: dict[str, Any]) -> KnownMetadata:
@@ -351,7 +344,11 @@ def _part(shape: PartShape, index: int) -> Part:
         case DataShape():
             return DataPart(data=shape.data, name=shape.name, media_type=shape.media_type, metadata=metadata)
         case FileShape(file=file):
-            _check_file(file, f"message.parts[{index}].file")
+            if (file.content is None) == (not file.uri):
+                raise InvalidRequest(
+                    f"message.parts[{index}].file: must have either 'bytes' or 'uri'",
+                    hint='send {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": "<base64>"}',
+                )
             return FilePart(
                 content=file.content,
                 url=file.uri or "",
@@ -361,14 +358,6 @@ def _part(shape: PartShape, index: int) -> Part:
             )
         case _:
             assert_never(shape)
-
-
-def _check_file(file: FileBody, field: str) -> None:
-    if (file.content is None) == (not file.uri):
-        raise InvalidRequest(
-            f"{field}: must have either 'bytes' or 'uri'",
-            hint='send {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": "<base64>"}',
-        )
 
 
 def _sender(shape: SenderShape | None) -> Sender | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 
 from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
-from synapse.core.driver import AgentStatus, HoldReason, Observation
+from synapse.core.driver import AgentStatus, HoldReason
 from synapse.core.errors import SynapseError, describe
 from synapse.core.events import (
     ArtifactAdded,
@@ -32,7 +32,7 @@ from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Rep
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
 from synapse.core.task_metadata import recorded_question
-from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
+from synapse.dialects.dialect import WireAnswer, WireEvent, entry_for, error_headers
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -110,7 +110,7 @@ def encode_signal_answer(answer: Json | None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    entry, view = status.entry, status.view
+    entry, view, question = status.entry, status.view, _question(status)
     return to_json(
         {
             "status": BUSY_WORDS[view.state],
@@ -131,10 +131,13 @@ def encode_status(status: HostStatus) -> bytes:
             "current_task": None if status.current is None else task_object(status.current),
             "queue_depth": len(status.queue),
             "held": _held(status),
-            "attention": [*_questions(status), *(_attention(task) for task in status.attention), *_overdue(status)],
-            "question": _question(status),
+            "attention": _attention(status, question),
+            "question": question,
             "store_fault": status.store_fault,
-            "sightings": [_observation(observation) for observation in view.observations],
+            "sightings": [
+                {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
+                for one in view.observations
+            ],
         }
     )
 
@@ -177,7 +180,7 @@ def encode_agent_status(status: AgentStatus) -> WireEvent:
     return WireEvent("", "status", to_json(wire))
 
 
-def event_fields(event: TaskEvent) -> tuple[str, Wire]:
+def event_fields(event: TaskEvent) -> tuple[str, Wire]:  # noqa: C901, PLR0911 - one case per event
     """Returns the event's name on the wire, and its fields."""
     match event:
         case TaskOpened():
@@ -196,18 +199,30 @@ def event_fields(event: TaskEvent) -> tuple[str, Wire]:
                 "append": event.append,
                 "last_chunk": event.last_chunk,
             }
+        case ReceiptChanged():
+            return "receipt_changed", {
+                "step": event.step.value,
+                "source": event.source,
+                "evidence": event.evidence,
+            }
+        case MetadataChanged():
+            return "metadata_changed", {"metadata": event.metadata}
+        case AttentionChanged():
+            return "attention_changed", {"attention": event.attention}
+        case TaskHidden():
+            return "task_hidden", {}
         case _:
-            return _other_event_fields(event)
+            assert_never(event)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`."""
-    return WireAnswer(status_of(type(error)), to_json({"error": describe(error)}), error_headers(error))
+    return WireAnswer(http_status(type(error)), to_json({"error": describe(error)}), error_headers(error))
 
 
-def status_of(kind: type[SynapseError]) -> int:
+def http_status(kind: type[SynapseError]) -> int:
     """Returns the HTTP status of the error class, or of its nearest ancestor that has one."""
-    return next(HTTP_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in HTTP_STATUS)
+    return entry_for(kind, HTTP_STATUS)
 
 
 def task_object(task: Task) -> Wire:
@@ -262,14 +277,6 @@ def _held(status: HostStatus) -> Wire | None:
     }
 
 
-def _overdue(status: HostStatus) -> list[Wire]:
-    """Returns the item for messages that wait too long, unless another item reports their task or question."""
-    held = status.held
-    if held is None or not held.is_overdue or held.reason in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
-        return []
-    return [{"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value}]
-
-
 def _question(status: HostStatus) -> Wire | None:
     """Returns the agent's open question, its task (empty without one), and since when it is open."""
     task, asked = status.asking, status.view.question
@@ -281,16 +288,23 @@ def _question(status: HostStatus) -> Wire | None:
     return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}
 
 
-def _questions(status: HostStatus) -> list[Wire]:
-    asked = _question(status)
-    if asked is None:
-        return []
-    return [{"task_id": asked["task_id"], "text": asked["title"], "receipt": "", "question_id": asked["id"]}]
+def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
+    """Returns what a person has to decide: the agent's question, tasks that need attention, messages held too long.
 
-
-def _attention(task: Task) -> Wire:
-    """Returns what a person has to decide. The receipt shows how far the message got, and so what can be done."""
-    return {"task_id": task.id, "text": task.attention, "receipt": task.receipt.step.value if task.receipt else ""}
+    The receipt shows how far a message got, and so what can be done.
+    """
+    items: list[Wire] = []
+    if asked is not None:
+        about = {"task_id": asked["task_id"], "text": asked["title"]}
+        items.append({**about, "receipt": "", "question_id": asked["id"]})
+    for task in status.attention:
+        receipt = task.receipt.step.value if task.receipt else ""
+        items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})
+    held = status.held
+    # Another item reports the question or the task in doubt that messages wait for.
+    if held is not None and held.is_overdue and held.reason not in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
+        items.append({"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value})
+    return items
 
 
 def _task_metadata(task: Task) -> Wire:
@@ -325,21 +339,17 @@ def _part(part: Part) -> Wire:
             wire = {"type": "data", "data": part.data}
             _add_label(wire, part)
         case FilePart():
-            wire = {"type": "file", "file": _file(part)}
+            file: Wire = {}
+            _add_label(file, part)
+            if part.content is None:
+                file["uri"] = part.url
+            else:
+                file["bytes"] = base64.b64encode(part.content).decode("ascii")
+            wire = {"type": "file", "file": file}
         case _:
             assert_never(part)
     if part.metadata:
         wire["metadata"] = part.metadata
-    return wire
-
-
-def _file(part: FilePart) -> Wire:
-    wire: Wire = {}
-    _add_label(wire, part)
-    if part.content is None:
-        wire["uri"] = part.url
-    else:
-        wire["bytes"] = base64.b64encode(part.content).decode("ascii")
     return wire
 
 
@@ -348,15 +358,6 @@ def _add_label(wire: Wire, part: Part) -> None:
         wire["name"] = part.name
     if part.media_type:
         wire["mimeType"] = part.media_type
-
-
-def _observation(observation: Observation) -> Wire:
-    return {
-        "source": observation.source,
-        "state": observation.state,
-        "detail": observation.detail,
-        "at": instant(observation.at),
-    }
 
 
 def _external(agent: ExternalAgent) -> Wire:
@@ -368,21 +369,3 @@ def _external(agent: ExternalAgent) -> Wire:
         "protocol": agent.protocol,
         "added_at": agent.added_at,
     }
-
-
-def _other_event_fields(event: ReceiptChanged | MetadataChanged | AttentionChanged | TaskHidden) -> tuple[str, Wire]:
-    match event:
-        case ReceiptChanged():
-            return "receipt_changed", {
-                "step": event.step.value,
-                "source": event.source,
-                "evidence": event.evidence,
-            }
-        case MetadataChanged():
-            return "metadata_changed", {"metadata": event.metadata}
-        case AttentionChanged():
-            return "attention_changed", {"attention": event.attention}
-        case TaskHidden():
-            return "task_hidden", {}
-        case _:
-            assert_never(event)

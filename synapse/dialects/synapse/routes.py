@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from synapse.core.message import Json
 from synapse.dialects.dialect import (
     AnyRoute,
     Call,
@@ -23,8 +22,6 @@ from synapse.dialects.dialect import (
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
 from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
-
-CARD_PATH: Final = "/.well-known/agent.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
     def answer_card(wire: WireRequest) -> WireAnswer:
         return card(facts.url if url_of is None else url_of(wire.headers))
 
-    card_route = DocumentRoute(method="GET", path=CARD_PATH, answer=answer_card)
+    card_route = DocumentRoute(method="GET", path="/.well-known/agent.json", answer=answer_card)
     return Dialect(name=decode.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 
@@ -77,10 +74,6 @@ def agent_card(facts: CardFacts) -> Wire:
     }
 
 
-def _ask_signal(wire: WireRequest) -> Call[Json | None]:
-    return Call(decode.decode_signal(wire), encode.encode_signal_answer)
-
-
 _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/tasks/send", decode=decode.decode_send, encode=encode.encode_task_answer),
     Route(method="POST", path="/tasks/send-priority", decode=decode.decode_send, encode=encode.encode_task_answer),
@@ -97,7 +90,11 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decode.decode_reply, encode=encode.encode_replied),
     Route(method="POST", path="/answer", decode=decode.decode_answer, encode=encode.encode_answered),
     # A hook may wait for its answer as long as a person takes to decide.
-    CallRoute(method="POST", path="/signals", ask=_ask_signal),
+    CallRoute(
+        method="POST",
+        path="/signals",
+        ask=lambda wire: Call(decode.decode_signal(wire), encode.encode_signal_answer),
+    ),
     Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     StreamRoute(

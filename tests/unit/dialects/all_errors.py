@@ -10,7 +10,7 @@ ALL_ERRORS: Final = sorted(BY_CODE.values(), key=lambda kind: kind.__name__)
 
 
 def blank(kind: type[SynapseError]) -> SynapseError:
-    """An error of this class, without asking its constructor for anything."""
+    """Returns an error of this class, made without its constructor."""
     error = kind.__new__(kind)
     Exception.__init__(error, "what happened")
     error.__dict__.update(allowed=["GET"], field="f", why="w", challenge="Bearer", retry_after=3)

@@ -123,7 +123,7 @@ SMALL = Dialect(
 )
 
 
-def test_each_route_stands_below_the_mount_and_asks_the_agent_of_the_path() -> None:
+def test_each_route_is_below_the_mount_and_is_for_the_agent_of_the_path() -> None:
     plain, stream, card, call, streamed, answered = mounted(SMALL, MOUNT).routes
 
     assert [route.path for route in (plain, card)] == [f"{MOUNT}/plain", f"{MOUNT}/card"]
@@ -141,7 +141,7 @@ def test_each_route_stands_below_the_mount_and_asks_the_agent_of_the_path() -> N
     assert answered.ask(ADA) == CARD
 
 
-def test_methods_of_json_rpc_ask_the_agent_of_the_path() -> None:
+def test_methods_of_json_rpc_are_for_the_agent_of_the_path() -> None:
     rpc = mounted(SMALL, MOUNT).rpc
 
     assert rpc is not None

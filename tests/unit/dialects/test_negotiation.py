@@ -58,7 +58,7 @@ def test_any_other_version_is_refused(version: str) -> None:
     assert "1.0 and 0.3" in refused.value.hint
 
 
-def test_without_a_version_nothing_is_demanded() -> None:
+def test_a_request_without_a_version_demands_no_dialect() -> None:
     for request in (wire(), wire(""), wire(query="pageSize=3"), wire(query="A2A-Version=")):
         assert asked_dialect(request) == ""
 
@@ -97,7 +97,7 @@ PART = {"text": "t"}
         ([], ""),
     ],
 )
-def test_the_message_tells_which_dialect_it_is_in(body: Any, dialect: str) -> None:
+def test_the_message_shows_its_dialect(body: Any, dialect: str) -> None:
     assert spoken_dialect(json.dumps(body).encode()) == dialect
 
 
@@ -131,7 +131,7 @@ def nothing(_result: object) -> bytes:
 
 
 def no_event(_update: object) -> None:
-    """Tell nothing."""
+    """Sends nothing."""
 
 
 def a_dialect(call: Asked | None = None) -> Dialect:
@@ -185,7 +185,7 @@ def test_a_required_extension_must_be_named(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
-def test_the_answer_names_those_in_use_in_the_header_of_the_request(ask: Ask) -> None:
+def test_the_answer_names_active_extensions_in_the_header_of_the_request(ask: Ask) -> None:
     demanding = with_extensions(a_dialect(), (A, B))
 
     for headers, told in (
@@ -228,7 +228,7 @@ def test_each_mounted_agent_has_its_own_extensions_and_the_gateway_checks_the_re
     call = Call(GetStatus(), nothing)
 
     def ask(agent: str, *headers: Header) -> tuple[object, object]:
-        asked = address(call, agent, headers)
+        asked = address(call, WireRequest("GET", "/", {"agentId": agent}, headers=headers))
         return asked.request, asked.headers
 
     assert ask("ada") == (ForAgent("ada", GetStatus(), frozenset()), ())

@@ -150,7 +150,7 @@ def test_lone_surrogates_do_not_spoil_the_rest() -> None:
 def test_a_body_full_of_underscores_is_read_in_one_pass() -> None:
     begun = process_time()
 
-    # Looked at again from each of them, this takes minutes.
+    # A pattern that starts again at each of them takes minutes.
     read('{"role": "' + "a_" * 200_000 + '"}')
 
     assert process_time() - begun < 2

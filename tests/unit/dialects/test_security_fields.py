@@ -33,7 +33,7 @@ ALL = AuthMethods(api_keys=True, jwt_issuer="https://i", jwt_scopes=("synapse:re
 DIALECTS = [own_errors, current_errors, former_errors, supervisor_errors, hub_errors]
 
 
-def test_a_1_0_card_says_it_as_the_oracle_does() -> None:
+def test_a_1_0_card_names_the_schemes_as_the_oracle_does() -> None:
     told = security_fields(ALL)
 
     card = ParseDict(told, a2a_pb2.AgentCard())
@@ -47,7 +47,7 @@ def test_a_1_0_card_says_it_as_the_oracle_does() -> None:
     assert told["securityRequirements"][2] == {"schemes": {"jwt": {"list": ["synapse:read"]}}}
 
 
-def test_a_0_3_card_says_it_as_openapi_does() -> None:
+def test_a_0_3_card_names_the_schemes_as_openapi_does() -> None:
     told = former_fields(ALL)
 
     assert told["securitySchemes"]["apiKey"] == {
@@ -71,7 +71,7 @@ def test_a_card_names_only_the_configured_schemes(fields: Any) -> None:
     assert list(fields(AuthMethods(api_keys=True))["securitySchemes"]) == ["apiKey", "apiKeyBearer"]
     assert list(fields(AuthMethods(jwt_issuer="https://i"))["securitySchemes"]) == ["jwt"]
     custom = fields(AuthMethods(custom="Our badge"))
-    assert list(custom) == ["securitySchemes"], "the standard has no word for it, so nothing is required by name"
+    assert list(custom) == ["securitySchemes"], "the standard has no scheme for it, so none is required by name"
 
 
 def test_a_challenge_names_every_method() -> None:
@@ -114,4 +114,4 @@ def test_every_dialect_has_the_challenge_the_refusal_and_the_time_to_wait(dialec
 )
 def test_0_3_does_not_call_a_refusal_an_internal_error(error: SynapseError, name: str) -> None:
     assert json.loads(former_errors.encode_error(error).body)["type"] == name
-    assert json.loads(former_errors.encode_fault(error))["code"] == -32000, "what a server refuses by rules of its own"
+    assert json.loads(former_errors.encode_fault(error))["code"] == -32000, "a refusal by a rule of the server"

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -235,13 +234,3 @@ async def test_errors_are_told_in_the_dialect_that_was_chosen_also_before_the_bo
 
     assert (chosen.status, chosen.json) == (418, {"other": "task_not_found"})
     assert (before.status, before.json) == (418, {"other": "unsupported_media_type"})
-
-
-async def test_a_route_has_a_status_of_its_own() -> None:
-    route = Route(method="GET", path="/made", decode=lambda _: GetTask("x"), encode=lambda _: b"{}", status=202)
-    made = replace(DIALECT, routes=(route,))
-    exchange = Exchange("GET", "/made")
-
-    await exchange.run(app(FixedService(None), made))
-
-    assert exchange.status == 202

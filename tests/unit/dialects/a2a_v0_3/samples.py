@@ -28,7 +28,7 @@ def a_task(**changes: Any) -> Task:
 
 
 def a_question() -> Task:
-    """A task whose agent asks for something."""
+    """Returns a task whose agent asks for something."""
     return tasks.a_question(dialect=DIALECT.name, created_at=AT)
 
 

@@ -36,7 +36,7 @@ def test_every_state_has_its_own_name_in_both_forms() -> None:
     assert PROTO_JSON.states[TaskState.CANCELED] == "TASK_STATE_CANCELLED"
 
 
-def test_json_rpc_tells_a_task_with_its_kind() -> None:
+def test_json_rpc_encodes_a_task_with_its_kind() -> None:
     assert JSON_RPC.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "kind": "task",
         "id": TASK_ID,
@@ -57,7 +57,7 @@ def test_json_rpc_tells_a_task_with_its_kind() -> None:
     }
 
 
-def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
+def test_rest_encodes_a_task_as_the_protobuf_defines_it() -> None:
     assert PROTO_JSON.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "id": TASK_ID,
         "contextId": "c-1",
@@ -202,7 +202,7 @@ def test_a_question_ends_the_stream_of_a_message_but_not_of_a_subscription(call:
     assert (event.id, event.name, json.loads(event.data)["final"]) == ("7", "", final)
 
 
-def test_answers_have_so_much_of_the_history_as_was_asked_for() -> None:
+def test_answers_have_the_requested_length_of_history() -> None:
     task = a_task(history=(a_message(), a_message(message_id="m-2")))
 
     def count(call: AnyCall) -> int:

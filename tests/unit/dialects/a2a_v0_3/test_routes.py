@@ -10,7 +10,7 @@ from synapse.core.errors import InvalidField, MethodNotAllowed, SynapseError, Ta
 from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, error_shape
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
-# -32000 is JSON-RPC's own, for what a server refuses by its own rules; the SDK's types take it.
+# -32000 is JSON-RPC's code for errors that a server defines itself; the SDK's types accept it.
 KNOWN_CODES = {-32000, -32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005, -32006, -32007}
 TABLE = [
     ("TaskNotFound", -32001),
@@ -32,7 +32,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "code"), TABLE)
-def test_the_codes_of_the_specification(name: str, code: int) -> None:
+def test_errors_have_the_codes_of_the_specification(name: str, code: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert error_shape(kind).code == code
@@ -56,7 +56,7 @@ def test_every_error_has_its_name_over_rest(kind: type[SynapseError]) -> None:
     assert 400 <= answer.status <= 599
 
 
-def test_details_are_there_when_there_are_any() -> None:
+def test_an_error_has_data_only_for_a_hint_or_a_field() -> None:
     assert json.loads(encode_fault(InvalidField("f", "w", hint="h")))["data"] == {"hint": "h", "field": "f"}
     assert "data" not in json.loads(encode_fault(TaskNotFound("x")))
 

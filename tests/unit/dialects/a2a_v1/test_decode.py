@@ -27,7 +27,7 @@ SEND: dict[str, Any] = {"message": MESSAGE}
 
 
 def sent(body: object) -> SendMessage:
-    """What both bindings make of a body; they must agree."""
+    """Returns the request that both bindings decode from a body; they must agree."""
     by_rpc, by_rest = rpc("SendMessage", body).request, rest("POST", "/message:send", body).request
     assert by_rpc == by_rest
     assert isinstance(by_rpc, SendAndWait | SendMessage)
@@ -132,7 +132,7 @@ def test_field_names_are_taken_in_camel_case_and_as_the_protobuf_has_them() -> N
     assert sent(snake) == sent(camel)
 
 
-def test_unknown_fields_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert sent({**SEND, "tenant": "t", "new": {"message": 1}}) == sent(SEND)
 
 
@@ -167,7 +167,7 @@ def test_a_history_length_is_a_whole_number_from_zero(length: object) -> None:
         rpc("GetTask", {"id": "t-1", "historyLength": length})
 
 
-def test_a_body_that_is_no_json_is_malformed() -> None:
+def test_a_body_that_is_not_json_is_malformed() -> None:
     for body in (b"{", b"\xff", b'{"message": \xff}'):
         with pytest.raises(MalformedJson):
             rest("POST", "/message:send", body)
@@ -249,7 +249,7 @@ def test_tasks_are_listed_with_all_filters() -> None:
 
 
 @pytest.mark.parametrize("status", ["UNRECOGNIZED", "TASK_STATE_UNSPECIFIED", 0, ""])
-def test_no_state_in_particular_means_all(status: object) -> None:
+def test_an_unset_state_means_all(status: object) -> None:
     request = rpc("ListTasks", {"status": status}).request
 
     assert request == ListTasks()
@@ -268,7 +268,7 @@ def test_no_state_in_particular_means_all(status: object) -> None:
         ("historyLength", -1),
     ],
 )
-def test_a_filter_that_means_nothing_is_refused(key: str, value: object) -> None:
+def test_an_invalid_filter_is_refused(key: str, value: object) -> None:
     with pytest.raises(InvalidField) as by_rpc:
         rpc("ListTasks", {key: value})
     with pytest.raises(InvalidField) as by_rest:

@@ -180,7 +180,7 @@ def test_an_answer_with_a_plain_message_is_encoded_without_a_task() -> None:
             "parts": [{"text": "done"}],
         }
     }
-    assert "id" in json.loads(encode.encode_task(direct)), "whoever asks for the task gets it"
+    assert "id" in json.loads(encode.encode_task(direct)), "GetTask returns the task"
 
 
 def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:

@@ -45,7 +45,7 @@ def test_every_operation_of_the_paths_has_its_routes() -> None:
     assert {route.media_type for route in ROUTES.values()} == {b"application/a2a+json"}
 
 
-def test_a_sent_message_is_answered_with_a_task_and_so_much_of_its_history() -> None:
+def test_a_sent_message_is_answered_with_a_task_and_the_requested_length_of_history() -> None:
     task = a_task(history=HISTORY)
 
     assert len(told(rpc("SendMessage", SEND), task)["task"]["history"]) == 2
@@ -64,7 +64,7 @@ def test_a_task_is_answered_bare() -> None:
     assert told(rest("POST", "/tasks/{id}:cancel", id=task.id), task)["id"] == task.id
 
 
-def test_a_list_is_answered_as_it_was_asked_for() -> None:
+def test_a_list_has_the_requested_page_size_history_and_artifacts() -> None:
     artifact = Artifact(artifact_id="a", parts=(TextPart(text="x"),))
     page = TaskPage((a_task(history=HISTORY, artifacts=(artifact,)),), "", 1)
 
@@ -89,7 +89,7 @@ def test_events_of_a_stream_have_an_id_and_no_name() -> None:
     assert "statusUpdate" in json.loads(event.data)
 
 
-def test_the_first_event_has_so_much_of_the_history_as_was_asked_for() -> None:
+def test_the_first_event_has_the_requested_length_of_history() -> None:
     call = rpc("SendStreamingMessage", {**SEND, "configuration": {"historyLength": 1}})
     assert isinstance(call, StreamCall)
 
@@ -99,7 +99,7 @@ def test_the_first_event_has_so_much_of_the_history_as_was_asked_for() -> None:
     assert len(json.loads(event.data)["task"]["history"]) == 1
 
 
-def test_it_is_known_by_its_name() -> None:
+def test_the_dialect_has_its_name() -> None:
     assert DIALECT.name == "a2a_v1"
 
 
@@ -128,7 +128,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "code", "status", "http", "reason"), TABLE)
-def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
+def test_each_error_has_its_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert error_shape(kind) == ErrorShape(code, status, http, reason)
@@ -167,7 +167,7 @@ def test_only_our_own_defects_are_internal_errors(kind: type[SynapseError]) -> N
     assert internal == (kind.__name__ in ("SynapseError", "InternalFailure"))
 
 
-def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
+def test_an_error_without_a_row_gets_the_row_of_its_parent() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 

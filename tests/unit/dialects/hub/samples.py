@@ -52,7 +52,7 @@ def an_artifact(*parts: Part, **changes: Any) -> Artifact:
 
 
 def said(*texts: str, **changes: Any) -> Task:
-    """A task whose agent handed over these texts, as the chunks of its answer."""
+    """Returns a task whose agent answered with these texts, as chunks."""
     return a_task(artifacts=(an_artifact(*[TextPart(text=text) for text in texts]),), **changes)
 
 

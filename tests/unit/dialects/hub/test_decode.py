@@ -57,7 +57,7 @@ def test_a_message_goes_to_its_agent() -> None:
     assert (request.task_id, request.parent_id, request.context_id, request.metadata) == ("", "", "", {})
 
 
-def test_a_message_may_belong_somewhere() -> None:
+def test_a_message_may_name_its_task_its_context_and_its_parent() -> None:
     request = sent(messageId="m", taskId=f"{AGENT}:t", contextId="c", parentId="other:p", metadata={"ttl": 1})
 
     assert (request.message.message_id, request.task_id, request.context_id) == ("m", "t", "c")
@@ -92,7 +92,7 @@ def test_a_repeated_request_resumes_its_stream_and_sends_nothing() -> None:
     assert call.request == ForAgent(AGENT, SubscribeTask(task_id="task-123", after=17))
 
 
-def test_a_place_without_a_task_does_not_keep_a_message_from_being_sent() -> None:
+def test_a_message_is_sent_if_its_last_event_id_names_no_task() -> None:
     headers = [(b"last-event-id", b"17")]
     call = ask("POST", MESSAGES, {"message": [QUESTION], "stream": True}, agentId=AGENT, headers=headers)
 
@@ -115,7 +115,7 @@ def test_events_are_resumed_after_the_last_one(place: bytes) -> None:
 
 
 @pytest.mark.parametrize("place", [b"x", b"t.1.2", b"t.1.2.xyz", b".1", b"t.9999999999999999999", b"t.1.2.0000000g"])
-def test_a_place_that_never_was_is_refused(place: bytes) -> None:
+def test_an_invalid_last_event_id_is_refused(place: bytes) -> None:
     with pytest.raises(InvalidField):
         ask("GET", TASK, taskId=TASK_ID, headers=[EVENTS, (b"last-event-id", place)])
 
@@ -167,7 +167,7 @@ def test_states_are_filters(words: str, states: set[TaskState]) -> None:
 
 
 @pytest.mark.parametrize("query", ["state=running", "limit=0", "limit=101", "limit=x", "cursor=%ff"])
-def test_a_filter_that_cannot_be_meant_is_refused(query: str) -> None:
+def test_an_invalid_filter_is_refused(query: str) -> None:
     with pytest.raises(InvalidRequest):
         ask("GET", "/tasks", query=query)
 
@@ -187,12 +187,12 @@ def test_a_task_is_changed(body: Any, request_: ChangeTask) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"id": "x"}, {"state": "canceled"}, {"state": 3}, {"metadata": []}, []])
-def test_a_change_that_cannot_be_meant_is_refused(body: Any) -> None:
+def test_an_invalid_change_is_refused(body: Any) -> None:
     with pytest.raises(InvalidField):
         ask("PUT", TASK, body, taskId=TASK_ID)
 
 
-def test_a_task_is_deleted_without_a_word() -> None:
+def test_a_deletion_has_an_empty_answer() -> None:
     call = ask("DELETE", TASK, taskId=TASK_ID)
 
     assert call.request == DeleteTask(task_id=TASK_ID)
@@ -232,17 +232,12 @@ def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.hub_paths())
+    assert set(ROUTES) == set(paths.HUB_OPERATIONS.values())
 
 
 def test_a_ticket_has_its_expiry_and_is_never_cached() -> None:
     call = ask("POST", "/ws/ticket")
     assert isinstance(call, Call)
     assert call.request == IssueTicket()
-    assert call.answer is not None
-
-    answer = call.answer(Ticket(text="t", expires_at=CREATED))
-
-    assert (answer.status, answer.headers) == (201, ((b"cache-control", b"no-store"),))
-    assert answer.body == call.encode(Ticket(text="t", expires_at=CREATED))
+    assert (call.status, call.headers) == (201, ((b"cache-control", b"no-store"),))
     assert told(call, Ticket(text="t", expires_at=CREATED)) == {"ticket": "t", "expiresAt": "2023-05-25T12:00:00.000Z"}

@@ -79,14 +79,16 @@ def test_only_a_failed_task_has_a_code() -> None:
         (TaskState.WORKING, "", "half way", None),
     ],
 )
-def test_why_a_task_failed(state: TaskState, reason: str, note: str, error: Any) -> None:
+def test_a_failed_task_has_its_code_its_note_and_its_reason(
+    state: TaskState, reason: str, note: str, error: Any
+) -> None:
     task = a_task(state=state, reason=reason, note=note)
 
     assert failure_object(task) == error
     assert shown(task).get("error") == error
 
 
-def test_optional_fields_are_there_when_they_say_something() -> None:
+def test_optional_fields_are_present_when_they_are_not_empty() -> None:
     task = shown(a_task(parent_id="p", metadata={"user": "alice", "request": {"k": 1}, "sender": {}}))
 
     assert list(task) == [
@@ -219,7 +221,7 @@ def test_agents_are_listed_by_their_cards() -> None:
         ),
     ],
 )
-def test_a_card_names_all_that_a_caller_may_bring(methods: AuthMethods, auth: Any) -> None:
+def test_a_card_names_every_accepted_kind_of_credentials(methods: AuthMethods, auth: Any) -> None:
     assert agent_card(LISTED, methods).get("auth") == auth
 
 
@@ -254,7 +256,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "code", "http"), TABLE)
-def test_the_row_of_the_table(name: str, code: str, http: int) -> None:
+def test_each_error_has_its_row_of_the_table(name: str, code: str, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert error_shape(kind) == ErrorShape(code, http)
@@ -293,7 +295,7 @@ def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(TaskNotFound("x")).headers == ()
 
 
-def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
+def test_an_error_without_a_row_gets_the_row_of_its_parent() -> None:
     class NewRefusal(errors.AgentFailed):
         """Not known to the table."""
 

@@ -70,7 +70,7 @@ def test_an_image_may_be_one_string(content: str, metadata: dict[str, Any], part
         ("file", "é" * 4),
     ],
 )
-def test_content_that_cannot_be_meant_is_refused_by_its_place(kind: str, content: Any) -> None:
+def test_invalid_content_is_refused_with_its_place(kind: str, content: Any) -> None:
     with pytest.raises(InvalidField) as refused:
         decode_part(PartShape(type=kind, content=content), 2)
 

@@ -56,7 +56,7 @@ def a_subscription(after: str = "") -> StreamCall:
 
 
 def events(event: WireEvent | None) -> list[tuple[str, Any]]:
-    """The names and data of an event and of those behind it."""
+    """Returns the names and data of an event and of those that follow it."""
     told: list[tuple[str, Any]] = []
     while event is not None:
         told.append((event.name, json.loads(event.data)))
@@ -201,7 +201,7 @@ def test_several_texts_are_sent_as_lines() -> None:
     assert tell(stream, 2, ADDED, a_task(artifacts=(one, empty, other))) == [partial("\ntwo")]
 
 
-def test_text_that_is_no_utf_8_does_not_break_the_stream() -> None:
+def test_text_that_is_not_utf_8_does_not_break_the_stream() -> None:
     assert tell(a_stream(), 1, ADDED, said("\udcff")) == [partial("?")]
 
 
@@ -235,7 +235,7 @@ def test_a_message_is_for_an_agent() -> None:
     assert said.request.request.parent_id == "p"
 
 
-def test_a_task_is_followed_from_now_or_from_where_one_was() -> None:
+def test_a_task_is_followed_from_now_or_after_a_seq() -> None:
     assert incoming(type="subscribe", taskId="t").request == SubscribeTask(task_id="t")
     assert incoming(type="subscribe", taskId="t", after=0).request == SubscribeTask(task_id="t", after=0)
     named = incoming(type="subscribe", taskId=f"{AGENT}:t", after=17).request
@@ -267,7 +267,7 @@ def test_a_ping_asks_for_nothing() -> None:
     ],
     ids=lambda frame: repr(frame[:20]),
 )
-def test_a_frame_that_cannot_be_meant_is_refused(frame: str | bytes) -> None:
+def test_an_invalid_frame_is_refused(frame: str | bytes) -> None:
     with pytest.raises(InvalidRequest):
         decode_incoming(frame)
 
@@ -309,7 +309,7 @@ def test_a_task_that_begins_names_its_message() -> None:
         (TaskState.REJECTED, "task.failed"),
     ],
 )
-def test_a_change_of_state_and_a_snapshot_say_how_it_stands(state: TaskState, kind: str) -> None:
+def test_a_change_of_state_and_a_snapshot_have_the_task(state: TaskState, kind: str) -> None:
     task = a_task(state=state)
     told = {"type": kind, "task": task_object(task, agent_name), "seq": 7}
 

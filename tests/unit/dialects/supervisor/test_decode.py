@@ -103,7 +103,7 @@ def test_tasks_are_asked_for_by_either_form_of_their_id(task_id: str) -> None:
     assert ask("POST", "/tasks/{id}:subscribe", id=task_id).request == SubscribeTask(task_id=TASK_ID)
 
 
-def test_the_answer_has_the_history_that_was_asked_for() -> None:
+def test_the_answer_has_the_requested_length_of_history() -> None:
     for length, count in (("0", 0), ("1", 1), ("", 1)):
         call = ask("GET", "/tasks/{id}", id=TASK_ID, query=f"historyLength={length}")
         assert len(told(call, a_task())["history"]) == count
@@ -121,7 +121,7 @@ def test_a_stream_is_resumed_after_the_last_event(header: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["event-", "x-1", "1.5", "٣", "9" * 19])
-def test_an_event_that_never_was_is_refused(header: str) -> None:
+def test_an_invalid_last_event_id_is_refused(header: str) -> None:
     with pytest.raises(InvalidField):
         ask("POST", "/tasks/{id}:subscribe", id="t", headers=[(b"last-event-id", header.encode("utf-8"))])
 
@@ -195,7 +195,7 @@ def test_metadata_is_filtered_by_json_or_by_pairs(query: str, wanted: Any) -> No
         "metadata=" + "{" + '"a":' * 3000,
     ],
 )
-def test_a_filter_that_cannot_be_meant_is_refused(query: str) -> None:
+def test_an_invalid_filter_is_refused(query: str) -> None:
     with pytest.raises(InvalidRequest):
         listed(query)
 
@@ -233,5 +233,5 @@ def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.supervisor_paths())
+    assert set(ROUTES) == set(paths.SUPERVISOR_OPERATIONS.values())
     assert isinstance(ask("GET", "/tasks"), Call)

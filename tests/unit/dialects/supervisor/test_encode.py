@@ -109,7 +109,7 @@ def test_an_answer_in_chunks_is_one_message() -> None:
     assert [message["content"] for message in shown(a_task(artifacts=(chunks,)))["messages"]] == ["one two"]
 
 
-def test_a_text_with_a_name_is_both() -> None:
+def test_a_named_text_is_a_message_and_an_artifact() -> None:
     task = shown(a_task(artifacts=(an_artifact(TextPart(text="print()"), name="main.py"),)))
 
     assert [message["content"] for message in task["messages"]] == ["print()"]
@@ -237,7 +237,7 @@ def test_roles_keep_their_names() -> None:
     assert [said["message"]["role"] for said in wire["history"]] == ["user", "assistant", "system"]
 
 
-def test_messages_of_other_dialects_are_one_text_here() -> None:
+def test_parts_of_other_dialects_become_one_text() -> None:
     parts = (
         TextPart(text="look:"),
         FilePart(url="https://x"),
@@ -284,7 +284,7 @@ def test_a_question_of_the_agent_is_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("length", "ids"), [(None, ["1", "2", "3"]), (0, []), (1, ["3"]), (2, ["2", "3"]), (9, ["1", "2", "3"])]
 )
-def test_the_history_has_the_length_that_was_asked_for(length: int | None, ids: list[str]) -> None:
+def test_the_history_has_the_requested_length(length: int | None, ids: list[str]) -> None:
     task = a_task(history=tuple(a_message(message_id=str(number)) for number in (1, 2, 3)))
 
     assert [entry["id"] for entry in shown(task, history_length=length)["history"]] == ids
@@ -380,14 +380,14 @@ def test_a_stream_ends_also_when_the_agent_asks_and_a_subscription_does_not() ->
     assert json.loads(subscription.data)["final"] is False
 
 
-def test_both_events_go_out_as_one_piece() -> None:
+def test_both_events_are_written_at_once() -> None:
     told = streamed(ended(an_answered_task()))
 
     assert told is not None
     assert event_bytes(told).endswith(b"\n\nid: event-10\nevent: done\ndata: {}\n\n")
 
 
-def test_a_stream_has_the_history_that_was_asked_for() -> None:
+def test_a_stream_has_the_requested_length_of_history() -> None:
     told = streamed(Update(7, None, TASK), historyLength=0)
 
     assert told is not None

@@ -55,7 +55,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "code", "http"), TABLE)
-def test_the_row_of_the_tables(name: str, code: int, http: int) -> None:
+def test_each_error_has_its_row_of_the_tables(name: str, code: int, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert error_shape(kind) == ErrorShape(code, http)
@@ -93,7 +93,7 @@ def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MalformedJson()).headers == ()
 
 
-def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
+def test_an_error_without_a_row_gets_the_row_of_its_parent() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 

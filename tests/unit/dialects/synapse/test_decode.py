@@ -349,7 +349,7 @@ def test_an_external_agent_is_added_by_its_address() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "other", "ftp://x", "http://", "http://[x", "http://x:99999", "http://x y"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     assert str(refusal(decode_discover, wire({"url": url}))).startswith("url: must be")
 
 
@@ -367,5 +367,5 @@ def test_a_hooks_report_is_any_object_with_the_secret_of_its_launch() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "\xff"}'])
-def test_a_report_that_is_no_object_is_refused(body: bytes) -> None:
+def test_a_report_that_is_not_an_object_is_refused(body: bytes) -> None:
     refusal(decode_signal, wire(body))

@@ -39,8 +39,8 @@ from synapse.dialects.synapse.encode import (
     artifact_object,
     encode_error,
     encode_update,
+    http_status,
     message_object,
-    status_of,
     task_object,
 )
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
@@ -83,7 +83,7 @@ def test_a_task_without_a_context_has_null() -> None:
     assert task_object(a_task(context_id=""))["context_id"] is None
 
 
-def test_the_way_of_a_message_is_in_the_metadata() -> None:
+def test_the_receipts_of_a_message_are_in_the_metadata() -> None:
     receipts = (
         Receipt(step=ReceiptStep.QUEUED, at=CREATED, source="journal"),
         Receipt(step=ReceiptStep.TYPED, at=UPDATED, source="pty", evidence="prompt empty"),
@@ -191,13 +191,13 @@ def test_answers_to_sending_wrap_the_task_and_reading_gives_it_bare() -> None:
     assert json.loads(encode.encode_task(task)) == task_object(task)
 
 
-def test_a_page_tells_where_the_next_one_begins() -> None:
+def test_a_page_has_the_cursor_of_the_next_one() -> None:
     page = TaskPage((a_task(),), "c2", 7)
 
     assert json.loads(encode.encode_page(page)) == {"tasks": [task_object(a_task())], "next_cursor": "c2"}
 
 
-def test_a_reply_tells_whom_it_reached() -> None:
+def test_the_answer_to_a_reply_names_the_task_and_the_agent() -> None:
     assert json.loads(encode.encode_replied(Replied(task_id="t", to="synapse-claude-8100"))) == {
         "replied": {"task_id": "t", "to": "synapse-claude-8100"}
     }
@@ -319,12 +319,12 @@ def test_a_question_that_the_task_does_not_tell_of_yet_names_its_task_too() -> N
     assert (question["task_id"], question["title"]) == (a_task().id, "Trust this folder?")
 
 
-def test_an_answer_tells_the_task_that_goes_on_if_there_is_one() -> None:
+def test_the_answer_to_a_question_has_the_task_that_goes_on_if_there_is_one() -> None:
     assert json.loads(encode.encode_answered(a_task())) == {"task": task_object(a_task())}
     assert json.loads(encode.encode_answered(None)) == {"task": None}
 
 
-def test_the_queue_is_the_tasks_that_wait() -> None:
+def test_the_queue_lists_the_waiting_tasks() -> None:
     status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(a_task(),), attention=())
 
     assert json.loads(encode.encode_queue(status)) == {"tasks": [task_object(a_task())]}
@@ -505,12 +505,12 @@ def test_every_error_has_its_code_and_a_status(kind: type[SynapseError]) -> None
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_only_the_root_and_our_own_defects_are_internal(kind: type[SynapseError]) -> None:
-    assert (status_of(kind) == 500) == (kind.__name__ in ("SynapseError", "InternalFailure"))
+    assert (http_status(kind) == 500) == (kind.__name__ in ("SynapseError", "InternalFailure"))
 
 
 @pytest.mark.parametrize(("name", "status"), EXPECTED.items())
-def test_the_statuses_of_the_contract(name: str, status: int) -> None:
-    assert status_of(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
+def test_errors_have_the_statuses_of_the_contract(name: str, status: int) -> None:
+    assert http_status(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
 
 
 def test_codes_are_unique() -> None:
@@ -519,12 +519,12 @@ def test_codes_are_unique() -> None:
     assert len(set(codes)) == len(codes)
 
 
-def test_an_error_made_elsewhere_gets_the_status_of_its_family() -> None:
+def test_an_error_without_a_status_gets_the_status_of_its_parent() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 
     assert NewRefusal not in HTTP_STATUS
-    assert status_of(NewRefusal) == 429
+    assert http_status(NewRefusal) == 429
 
 
 def test_the_message_and_the_hint_are_those_of_the_error() -> None:

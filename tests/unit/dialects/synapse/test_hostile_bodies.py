@@ -30,7 +30,7 @@ JSON = st.recursive(
 
 
 def near(value: Any) -> st.SearchStrategy[Any]:
-    """Something that has the shape of `value`, with parts of it replaced, left out, or wrong."""
+    """Generates JSON in the shape of `value`, with parts of it replaced, left out, or wrong."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return st.fixed_dictionaries({}, optional={key: near(inner) for key, inner in fields.items()}) | JSON

@@ -6,7 +6,7 @@ import json
 
 from synapse.core.requests import ReportSignal
 from synapse.dialects.dialect import Call, CallRoute, DocumentRoute, StreamRoute, WireRequest
-from synapse.dialects.synapse.routes import CARD_PATH, CardFacts, agent_card, synapse_dialect
+from synapse.dialects.synapse.routes import CardFacts, agent_card, synapse_dialect
 
 FACTS = CardFacts(agent_id="synapse-claude-8100", agent_type="claude", title="Claude", url="http://localhost:8100")
 DIALECT = synapse_dialect(FACTS)
@@ -50,7 +50,7 @@ def test_only_the_subscriptions_stream() -> None:
 def test_the_card_is_answered_without_asking_the_service() -> None:
     (card,) = [route for route in DIALECT.routes if isinstance(route, DocumentRoute)]
 
-    answer = card.answer(WireRequest("GET", CARD_PATH))
+    answer = card.answer(WireRequest("GET", "/.well-known/agent.json"))
 
     assert (answer.status, answer.media_type) == (200, b"application/json")
     assert json.loads(answer.body) == agent_card(FACTS)
