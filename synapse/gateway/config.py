@@ -96,7 +96,7 @@ class GatewayConfig:
     cors: Table = field(default_factory=dict[str, Any])
 
     def agent(self, name: str) -> AgentConfig:
-        """Return the settings of an agent; the defaults for one that the file does not name."""
+        """Returns the settings of an agent; the defaults for one that the file does not name."""
         return next((agent for agent in self.agents if agent.id == name), AgentConfig(id=name))
 
     @property
@@ -108,7 +108,7 @@ class GatewayConfig:
 
 
 def load_config(path: Path, flags: Mapping[str, object] | None = None) -> GatewayConfig:
-    """Read the file, if it exists, and apply the `flags` that are not None. Raises InvalidSettings."""
+    """Reads the file, if it exists, and applies the `flags` that are not None. Raises InvalidSettings."""
     values = _from_file(path)
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     return _checked(GatewayConfig(**values), path)
@@ -161,7 +161,7 @@ def _agent(table: object, path: Path) -> AgentConfig:
 
 
 def _values(kind: type[Any], table: Table, where: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a table, each checked against the type of the field of its name."""
+    """Returns the values of a table, each checked against the type of the field of its name."""
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in NOT_IN_FILES}
     kinds = {name: type_name for name, type_name in known.items() if name not in without}
     values: dict[str, Any] = {}
@@ -219,7 +219,7 @@ class GatewayPlan:
 
 
 def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> HostIdentity:
-    """Listen on the port, and on a Unix socket for this user's commands. Raises PortTaken or InvalidSettings."""
+    """Listens on the port, and on a Unix socket for this user's commands. Raises PortTaken or InvalidSettings."""
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
@@ -246,12 +246,12 @@ def _port_taken(port: int, known: FileRegistry) -> PortTaken:
 
 
 def own_url(host: str, port: int, *, tls: bool) -> str:
-    """Return the address of a gateway without `public_url`."""
+    """Returns the address of a gateway without `public_url`."""
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
 
 
 def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
-    """Return the addresses for a gateway's cards; `public_url` alone when it is set."""
+    """Returns the addresses for a gateway's cards; `public_url` alone when it is set."""
     if config.public_url:
         return Addresses(url)
     is_everywhere = config.host in _ALL_INTERFACES

@@ -120,7 +120,7 @@ class Gateway:
         return self._me.endpoint
 
     async def run(self, on_ready: Callable[[Gateway], None]) -> None:
-        """Serve until a stop signal. Raises NameTaken, InvalidScript, InvalidSettings or StoreFailed at the start."""
+        """Serves until a stop signal. Raises NameTaken, InvalidScript, InvalidSettings or StoreFailed at the start."""
         stop = stop_signal()
         servers = self._servers()
         try:
@@ -158,7 +158,7 @@ class Gateway:
             self._hosts.close()
 
     def _check_default_agent(self) -> None:
-        """Raise InvalidSettings for a default agent that is neither configured nor running at the start."""
+        """Raises InvalidSettings for a default agent that is neither configured nor running at the start."""
         wanted = self._config.default_agent
         known = {agent.id for agent in self._config.agents} | {agent.name for agent in self.directory.agents()}
         if not wanted or wanted in known:
@@ -214,7 +214,7 @@ class Gateway:
             await self._externals.recheck()
 
     async def _restore_entries(self) -> None:
-        """Write the gateway's entry, and those of its in-process agents, again if their files were removed."""
+        """Writes the gateway's entry, and those of its in-process agents, again if their files were removed."""
         try:
             if await self._gateways.find(self._me.agent_id) is None:
                 await self._gateways.publish(self._me)
@@ -278,7 +278,7 @@ class Gateway:
         )
 
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
-        """Return the HTTP server for the network, the one for this user's commands, and the gRPC server.
+        """Returns the HTTP server for the network, the one for this user's commands, and the gRPC server.
 
         Those for the network use TLS when there is a certificate.
         """
@@ -344,7 +344,7 @@ class Gateway:
         return HubSocket(service, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire)
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
-        """Return the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""
+        """Returns the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""
         auth = LocalAuth(
             uid=os.getuid(),
             hosts=loopback_hosts(self._me.port),
@@ -363,7 +363,7 @@ class Gateway:
         return admit
 
     def _refreshed(self, admitted: Caller | Awaitable[Caller]) -> Caller | Awaitable[Caller]:
-        """Refresh the directory before a request is decoded: what its agent declares decides how it is answered."""
+        """Refreshes the directory before a request is decoded: what its agent declares decides how it is answered."""
         return admitted if self.directory.is_current() else self._refresh_for(admitted)
 
     async def _refresh_for(self, admitted: Caller | Awaitable[Caller]) -> Caller:
@@ -373,7 +373,7 @@ class Gateway:
 
 
 def _limited(caller: Caller) -> Caller:
-    """Return the caller; an agent on the Unix socket has fewer rights than a person."""
+    """Returns the caller; an agent on the Unix socket has fewer rights than a person."""
     return caller if caller.may_decide else replace(caller, actions=_ACTIONS_OF_AGENTS)
 
 
@@ -382,7 +382,7 @@ async def _limited_later(admitted: Awaitable[Caller]) -> Caller:
 
 
 def describe(agent: GatewayAgent, state: str) -> ListedAgent:
-    """Describe an agent for lists and cards."""
+    """Describes an agent for lists and cards."""
     kind = agent.entry.agent_type
     return ListedAgent(
         id=agent.name,
@@ -397,7 +397,7 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
 
 
 async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) -> None:
-    """Open the store, run the gateway, and release everything.
+    """Opens the store, runs the gateway, and releases everything.
 
     Raises StoreFailed, and what `Gateway.run` raises.
     """
@@ -413,10 +413,10 @@ async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) ->
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the TLS context of the server, for TLS 1.2 or newer.
+    """Returns the TLS context of the server, for TLS 1.2 or newer.
 
     Raises:
-        InvalidSettings: a file cannot be read or is not valid, the two do not match, or everybody can read the key.
+        InvalidSettings: a file cannot be read or is not valid, the two do not match, or other users can read the key.
     """
     for path in (certificate, key):
         try:

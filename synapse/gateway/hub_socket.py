@@ -71,7 +71,7 @@ class HubSocket:
         self._longest_seconds = longest_seconds
 
     async def __call__(self, channel: WebSocketChannel, caller: Caller) -> None:
-        """Serve one connection until the client leaves, is too slow, or has to authenticate again.
+        """Serves one connection until the client leaves, is too slow, or has to authenticate again.
 
         Raises:
             AccessDenied: its credentials are no longer valid.
@@ -136,7 +136,7 @@ class _Session:
         return tuple(self._followers.values())
 
     async def receive(self, frame: bytes | str) -> None:
-        """Run the request in a frame; answer with an error frame when it fails."""
+        """Runs the request in a frame; answers with an error frame when it fails."""
         about: dict[str, str] = {}
         try:
             incoming = hub.decode_incoming(frame)
@@ -163,7 +163,7 @@ class _Session:
             await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
 
     async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
-        """Follow a task from the seq that the client names, also when the session follows it already."""
+        """Follows a task from the seq that the client names, also when the session follows it already."""
         if wanted.task_id not in self._followers:
             self._check_task_limit()
         updates = await self._service.handle(request, self.caller)
@@ -183,7 +183,7 @@ class _Session:
         self._start(task.id, self._send_updates(task.id, updates, 0))
 
     async def _send_updates(self, task_id: str, updates: TaskStream, seq: int) -> None:
-        """Send each update of a task; after falling behind the feed, read on in the log."""
+        """Sends each update of a task; after falling behind the feed, reads on in the log."""
         name = ""
 
         def agent_name(task: Task) -> str:
@@ -227,7 +227,7 @@ class _Session:
 
 
 async def _cancel(*jobs: asyncio.Future[None]) -> None:
-    """Cancel the jobs and wait until they have ended, so that none reads from a closed channel."""
+    """Cancels the jobs and waits until they have ended, so that none reads from a closed channel."""
     for job in jobs:
         job.cancel()
     await asyncio.gather(*jobs, return_exceptions=True)

@@ -63,7 +63,7 @@ Ask = Callable[[WireRequest], AnyCall | WireAnswer]
 def gateway_dialects(
     cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
 ) -> list[Dialect]:
-    """Return all dialects of a gateway, with `more`. The first encodes errors that belong to none of them."""
+    """Returns all dialects of a gateway, with `more`. The first encodes errors that belong to none of them."""
     address = address_with_extensions(extensions_of)
     current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
     former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
@@ -78,7 +78,7 @@ def gateway_dialects(
 
 
 def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
-    """Return the dialect with an RPC method that answers with the agent's extended card."""
+    """Returns the dialect with an RPC method that answers with the agent's extended card."""
     rpc = dialect.rpc
     if rpc is None:
         return dialect
@@ -97,7 +97,7 @@ class GatewayChoice:
         self._by_name: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-        """Return the endpoint that answers, or one that answers with the error of an invalid version."""
+        """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
         if endpoints[0].dialect.name == JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows both versions
         is_unknown = not endpoints[0].route.path
@@ -120,7 +120,7 @@ class GatewayChoice:
 
 
 def _is_of_supervisor(path: str) -> bool:
-    """Return whether errors on a path without a route belong to the supervisor contract."""
+    """Returns whether errors on a path without a route belong to the supervisor contract."""
     _, first, *rest = path.split("/")
     return first == ".well-known" or path == LIST_PATH or (first == "agents" and len(rest) > 1 and rest[1] in _BELOW)
 
@@ -130,7 +130,7 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
+    """Returns an endpoint that answers in the dialect of the task, which is known only with the result."""
     first = endpoints[0]
     if not isinstance(first.route, CallRoute):
         return first
@@ -139,7 +139,7 @@ def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _first_push(result: object) -> object:
-    """Return the first of several push configurations, which have one dialect; anything else unchanged."""
+    """Returns the first of several push configurations, which have one dialect; anything else unchanged."""
     if not isinstance(result, tuple):
         return result
     several = cast("tuple[object, ...]", result)
@@ -147,7 +147,7 @@ def _first_push(result: object) -> object:
 
 
 def _renamed(endpoint: Endpoint) -> Ask:
-    """Return the endpoint's `ask`, with the path's parameters under the names of its dialect."""
+    """Returns the endpoint's `ask`, with the path's parameters under the names of its dialect."""
     ask = cast("CallRoute", endpoint.route).ask
     return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 

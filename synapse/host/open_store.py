@@ -15,7 +15,7 @@ from synapse.store.sqlite import SqliteStore
 
 
 async def open_store(settings: Settings) -> TaskStore:
-    """Open the store; create it if it does not exist, and migrate it if it is of an older version.
+    """Opens the store; creates it if it does not exist, and migrates it if it is of an older version.
 
     Raises:
         StoreLost: its file was deleted while running agents have it open; a new store would hide what they stored.
@@ -55,5 +55,5 @@ def require_no_lost_store(settings: Settings) -> None:
 
 
 def _name_to_stop(entry: AgentEntry) -> str:
-    """Return the name of an agent's process for `synapse stop`."""
+    """Returns the name of an agent's process for `synapse stop`."""
     return GATEWAY if entry.gateway else short_name(entry)

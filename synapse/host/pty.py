@@ -82,7 +82,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     instructions: bool,
     settings: Settings,
 ) -> int:
-    """Run an agent until its program ends; return the program's exit status.
+    """Runs an agent until its program ends; returns the program's exit status.
 
     Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has started.
     """
@@ -154,7 +154,7 @@ def _stopper(
     command: AgentCommand,
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Return what stops the agent; it may be called more than once."""
+    """Returns what stops the agent; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -176,7 +176,7 @@ def _stopper(
 
 
 def acceptance_of(profile: Profile) -> Acceptance:
-    """Return what a program accepts: every media type, because it is told where the files of a message are.
+    """Returns what a program accepts: every media type, because it is told where the files of a message are.
 
     A program that reads each line in a language of its own, whose profile has no envelope, accepts text only.
     """
@@ -205,7 +205,7 @@ def _launch(
 
 
 def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
-    """Return the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
+    """Returns the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
     identity = {
         "SYNAPSE_AGENT_ID": me.agent_id,
         "SYNAPSE_SOCKET": me.socket,
@@ -249,7 +249,7 @@ class CliSignals:
         return HookEndpoint(secret=self._secret, receive=self._adapter.receive) if self._adapter else None
 
     def prepare(self, launch: Launch, arguments: tuple[str, ...]) -> Launch:
-        """Return the launch with the arguments and environment that turn signals on.
+        """Returns the launch with the arguments and environment that turn signals on.
 
         `arguments` are the person's own, at the end of the launch's command.
         """
@@ -268,15 +268,15 @@ class CliSignals:
             self._adapter.look()
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer a question through the CLI's own interface. Returns False when it has none."""
+        """Answers a question through the CLI's own interface. Returns False when it has none."""
         return self._adapter is not None and await self._adapter.answer(question_id, choice)
 
     def sender(self) -> Sender | None:
-        """Return what sends messages to the CLI without typing, if it can now."""
+        """Returns what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 
     def correction(self, shown: str) -> str:
-        """Return a correction of the CLI's last output, if that would mislead a person; else an empty string."""
+        """Returns a correction of the CLI's last output, if that would mislead a person; else an empty string."""
         return self._adapter.correction(shown) if self._adapter else ""
 
     def stop(self) -> None:
@@ -285,7 +285,7 @@ class CliSignals:
 
 
 def adapter_for(profile: Profile, context: LaunchContext) -> Adapter | None:
-    """Return the adapter that a profile names in `[signals]`; None when only its screen is read.
+    """Returns the adapter that a profile names in `[signals]`; None when only its screen is read.
 
     Raises:
         InvalidProfile: it names an unknown adapter.
@@ -302,7 +302,7 @@ def adapter_for(profile: Profile, context: LaunchContext) -> Adapter | None:
 
 
 def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
-    """Log and print which messages wait for the next start: the person who ended the program may not know of them."""
+    """Logs and prints which messages wait for the next start: the person who ended the program may not know of them."""
     if not tasks:
         return
     log.info("messages_left", extra={"count": len(tasks)})
@@ -320,12 +320,12 @@ def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_t
 
 
 def start_command(me: AgentEntry) -> str:
-    """Return the command that starts the agent again with its queue."""
+    """Returns the command that starts the agent again with its queue."""
     return f"synapse {me.agent_type}" + (f" --name {shlex.quote(me.name)}" if me.name else "")
 
 
 def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
-    """Log how the program ended. If nothing was typed yet, also report what its terminal showed.
+    """Logs how the program ended. If nothing was typed yet, also reports what its terminal showed.
 
     `synapse start` reads the report from stderr. After something was typed the terminal shows a conversation, which
     must not be logged.
@@ -344,7 +344,7 @@ def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
 
 
 def _print(*lines: str) -> None:
-    """Print lines on stderr. A full disk or a closed terminal must not change how the agent ends."""
+    """Prints lines on stderr. A full disk or a closed terminal must not change how the agent ends."""
     with suppress(OSError):
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
@@ -370,7 +370,7 @@ class MentionSender:
         self._sending: set[asyncio.Task[None]] = set()
 
     def resolve(self, name: str) -> str:
-        """Return the id of the agent that `name` means, or an empty string: then the line goes to the program."""
+        """Returns the id of the agent that `name` means, or an empty string: then the line goes to the program."""
         try:
             return resolve(
                 name, [entry for entry in self._registry.entries() if entry.agent_id != self._me.agent_id]
@@ -379,7 +379,7 @@ class MentionSender:
             return ""
 
     def send(self, agent_id: str, text: str) -> None:
-        """Send from any thread, and notify the person of the result."""
+        """Sends from any thread, and notifies the person of the result."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin, agent_id, text)
 

@@ -44,7 +44,7 @@ _PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
 def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise_0_3: bool = True) -> list[Dialect]:
-    """Return the dialects of a host: its own first, then those of A2A, which their first request loads.
+    """Returns the dialects of a host: its own first, then those of A2A, which their first request loads.
 
     It serves 0.3 also when the card does not advertise it.
     """
@@ -93,7 +93,7 @@ def late_dialect(
     load: Callable[[], Dialect],
     media_type: bytes = b"application/json",
 ) -> Dialect:
-    """Return a dialect with these methods and paths; its first request calls `load`, once."""
+    """Returns a dialect with these methods and paths; its first request calls `load`, once."""
 
     @cache
     def routes() -> dict[tuple[str, str], CallRoute]:
@@ -124,7 +124,7 @@ class DialectChoice:
         self._standard = next(dialect for dialect in dialects if dialect.name == A2A_1_0)
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-        """Return the endpoint that answers, or one that answers with the error of an invalid version."""
+        """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
         if endpoints[0].dialect.name == _JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows both versions
         try:
@@ -153,7 +153,7 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
+    """Returns an endpoint that answers in the dialect of the task, which is known only with the result."""
     current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
     if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
         return current
@@ -175,7 +175,7 @@ def _encode_by_task(current: Call[Task], former: Call[Task], task: Task) -> byte
 
 
 def _stream_by_task(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:
-    """Return a stream whose events, and final error if any, are in the dialect that its task was created in."""
+    """Returns a stream whose events, and final error if any, are in the dialect that its task was created in."""
     spoken = current
 
     def encode(update: Update) -> WireEvent | None:

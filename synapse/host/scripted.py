@@ -25,7 +25,7 @@ PORTS: Final = range(8180, 8190)
 def run_script(
     path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
 ) -> int:
-    """Run a script as an agent until it exits or a signal stops this process; return its exit status.
+    """Runs a script as an agent until it exits or a signal stops this process; returns its exit status.
 
     `introduce` is called once the agent serves requests.
 
@@ -44,7 +44,7 @@ def run_script(
 
 
 def play(script: Script, clock: Clock) -> RunningAgent:
-    """Return an agent that runs the script."""
+    """Returns an agent that runs the script."""
     driver = ScriptedDriver(script, clock)
 
     async def stop() -> None:
