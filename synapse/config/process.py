@@ -175,7 +175,7 @@ class SystemClock:
 
 @cache
 def _boot_id() -> str:
-    """The boot's own id, read once."""
+    """Returns the id of this boot of the machine, read once; empty where the system has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

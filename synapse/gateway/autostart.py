@@ -116,7 +116,8 @@ class AgentAutostart:
                     stderr=asyncio.subprocess.STDOUT,
                     start_new_session=True,
                     cwd=self._agent.working_dir or None,
-                    env=self._environment(),
+                    # Without the gateway's secrets, which an agent's programs must not read.
+                    env={name: value for name, value in host_environment().items() if name not in self._secrets},
                 )
         except OSError as error:
             log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
@@ -130,10 +131,6 @@ class AgentAutostart:
         except asyncio.CancelledError:
             await _terminate(process)
             raise
-
-    def _environment(self) -> dict[str, str]:
-        """Returns this process's environment without the gateway's secrets, which an agent's programs must not read."""
-        return {name: value for name, value in host_environment().items() if name not in self._secrets}
 
     def _output(self) -> IO[bytes]:
         """Opens the file for the host's output; it holds that of the last start."""

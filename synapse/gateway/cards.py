@@ -268,7 +268,10 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _list(_wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), _encode_list, headers=NOT_KEPT)
+    def encode(agents: tuple[ListedAgent, ...]) -> bytes:
+        return proto_json.to_json(encode_supervisor.agent_list(agents))
+
+    return Call(ListAgents(), encode, headers=NOT_KEPT)
 
 
 def _register(wire: WireRequest) -> Call[ListedAgent]:
@@ -278,21 +281,16 @@ def _register(wire: WireRequest) -> Call[ListedAgent]:
         raise InvalidRequest(str(error), hint='send {"url": "https://…", "id": "a name, or leave it out"}') from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedJson("the body is not JSON") from error
-    return Call(RegisterAgent(url=given.url, agent=given.id), _encode_listed, status=201)
+
+    def encode(agent: ListedAgent) -> bytes:
+        listed: list[Wire] = encode_supervisor.agent_list([agent])["agents"]
+        return proto_json.to_json(listed[0])
+
+    return Call(RegisterAgent(url=given.url, agent=given.id), encode, status=201)
 
 
 def _remove(wire: WireRequest) -> Call[ExternalAgent]:
-    return Call(RemoveAgent(wire.params[AGENT]), _encode_nothing, status=204)
+    def encode(_removed: ExternalAgent) -> bytes:
+        return b""
 
-
-def _encode_list(agents: tuple[ListedAgent, ...]) -> bytes:
-    return proto_json.to_json(encode_supervisor.agent_list(agents))
-
-
-def _encode_nothing(_removed: object) -> bytes:
-    return b""
-
-
-def _encode_listed(agent: ListedAgent) -> bytes:
-    listed: list[dict[str, Any]] = encode_supervisor.agent_list([agent])["agents"]
-    return proto_json.to_json(listed[0])
+    return Call(RemoveAgent(wire.params[AGENT]), encode, status=204)

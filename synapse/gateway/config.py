@@ -29,7 +29,7 @@ from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
 from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket, new_entry
-from synapse.registry.files import GATEWAY, FileRegistry, gateways
+from synapse.registry.files import GATEWAY, gateways
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
 
@@ -179,14 +179,10 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 _TYPES: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "str": ("text", lambda value: isinstance(value, str)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "int": ("a whole number", _is_number),
+    "int": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "tuple[str, ...]": ("a list of texts", _is_texts),
     "Table": ("a table", lambda value: isinstance(value, dict)),
 }
@@ -223,7 +219,14 @@ def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, 
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
-        raise _port_taken(config.port, gateways(settings.home)) from error
+        if any(entry.port == config.port for entry in gateways(settings.home).entries()):
+            raise PortTaken(
+                f"port {config.port} is taken by a running gateway",
+                hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
+            ) from error
+        raise PortTaken(
+            f"port {config.port} is taken by another program", hint="choose another one with --port"
+        ) from error
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
@@ -234,15 +237,6 @@ def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, 
     entry = new_entry(agent_id, GATEWAY, clock, endpoint=config.public_url or own_url(config.host, port, tls=tls))
     entry.port, entry.socket = port, str(unix.path)
     return HostIdentity(entry=entry, tcp=tcp, unix=unix)
-
-
-def _port_taken(port: int, known: FileRegistry) -> PortTaken:
-    if any(entry.port == port for entry in known.entries()):
-        return PortTaken(
-            f"port {port} is taken by a running gateway",
-            hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
-        )
-    return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
 
 
 def own_url(host: str, port: int, *, tls: bool) -> str:

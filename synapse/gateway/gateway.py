@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from synapse import __version__
-from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
+from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
-from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
+from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
@@ -109,7 +109,16 @@ class Gateway:
         self._tickets = new_tickets()
         self._metrics = Metrics()
         self._streams = StreamLimit(plan.access.open_streams)
-        self.auth = self._build_auth()
+        self.auth = build_gateway_auth(
+            plan.access,
+            home=plan.settings.home,
+            names=gateway_names(
+                plan.access, host=plan.config.host, port=self._me.port, public_url=plan.config.public_url
+            ),
+            clock=self._clock,
+            tickets=self._tickets,
+            is_public=self._is_public,
+        )
         self.service = self._new_service()
         self.grpc_url = ""
         """The address of the gRPC server; empty until it listens."""
@@ -202,6 +211,7 @@ class Gateway:
         ]
 
     async def _sweep(self) -> None:
+        """Every few seconds, does what no event triggers; also restores registry entries whose files were removed."""
         forever = asyncio.Event()
         while True:
             with suppress(TimeoutError):
@@ -210,17 +220,13 @@ class Gateway:
                 await self.service.recheck()
             except OSError as error:
                 log.warning("registry_not_read", extra={"error": str(error)})
-            await self._restore_entries()
+            try:
+                if await self._gateways.find(self._me.agent_id) is None:
+                    await self._gateways.publish(self._me)
+                await self._sockets.restore()
+            except OSError as error:
+                log.warning("registry_entry_not_restored", extra={"error": str(error)})
             await self._externals.recheck()
-
-    async def _restore_entries(self) -> None:
-        """Writes the gateway's entry, and those of its in-process agents, again if their files were removed."""
-        try:
-            if await self._gateways.find(self._me.agent_id) is None:
-                await self._gateways.publish(self._me)
-            await self._sockets.restore()
-        except OSError as error:
-            log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -240,13 +246,12 @@ class Gateway:
             tasks,
             self._externals,
             self._describe,
-            new_ticket=self._new_ticket,
+            new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
-            quotas=KeyQuotas(self._plan.access.stored_bytes_per_key, self._bytes_of, self._clock),
+            quotas=KeyQuotas(
+                self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
+            ),
         )
-
-    async def _bytes_of(self, scope: str) -> int:
-        return await self._store.stored_bytes(scope=scope)
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
         lacks = self.directory.lacks_of(agent.name)
@@ -256,26 +261,12 @@ class Gateway:
             capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
         )
 
-    def _new_ticket(self, caller: Caller) -> Ticket:
-        return self._tickets.issue(caller, self._clock)
-
     @cached_property
     def _is_public(self) -> Callable[[str], bool]:
         """Decides which paths need no credentials."""
         config = self._config
         discovery = is_discovery if config.public_discovery else None
         return public_paths(discovery=discovery, metrics=config.public_metrics)
-
-    def _build_auth(self) -> GatewayAuth:
-        config, access = self._config, self._plan.access
-        return build_gateway_auth(
-            access,
-            home=self._settings.home,
-            names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
-            clock=self._clock,
-            tickets=self._tickets,
-            is_public=self._is_public,
-        )
 
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
         """Returns the HTTP server for the network, the one for this user's commands, and the gRPC server.
@@ -327,21 +318,21 @@ class Gateway:
         )
         grpc.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.auth.methods, self._me.endpoint))
+        observed = ObservedService(self.service, "hub_websocket", self._metrics.count)
+        hub_socket = HubSocket(
+            observed, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire
+        )
         app = HttpApp(
             LimitedStreams(self.service, self._streams),
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(self._hub_socket())},
+            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )
         probed = ProbedApp(app, self._store.last_seq, self._clock.monotonic)
         return CorsApp(probed, self._plan.access.origins) if self._plan.access.origins else probed
-
-    def _hub_socket(self) -> HubSocket:
-        service = ObservedService(self.service, "hub_websocket", self._metrics.count)
-        return HubSocket(service, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire)
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Returns the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""

@@ -9,9 +9,9 @@ reader that accepts nothing for SLOW_SECONDS is disconnected, and told after whi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import Any, Final
+from typing import Final
 
 from synapse.auth.authenticators import TICKET_FIELD
 from synapse.core.caller import Caller
@@ -38,14 +38,6 @@ AcquireSlot = Callable[[Caller], AbstractContextManager[object]]
 """Holds a stream slot for a connection, or raises TooManyStreams."""
 
 
-def _no_rate_limit(_caller: Caller) -> None:
-    """Counts nothing."""
-
-
-def _no_stream_limit(_caller: Caller) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 class HubSocket:
     """Implements WebSocketHandler.
 
@@ -58,8 +50,8 @@ class HubSocket:
         service: Handler,
         agent_name: AgentName,
         *,
-        count: Callable[[Caller], None] = _no_rate_limit,
-        acquire_slot: AcquireSlot = _no_stream_limit,
+        count: Callable[[Caller], None] = lambda _caller: None,
+        acquire_slot: AcquireSlot = lambda _caller: nullcontext(),
         slow_seconds: float = SLOW_SECONDS,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
@@ -169,7 +161,7 @@ class _Session:
         updates = await self._service.handle(request, self.caller)
         if (follower := self._followers.pop(wanted.task_id, None)) is not None:
             await _cancel(follower)
-        self._start(wanted.task_id, self._send_updates(wanted.task_id, updates, wanted.after or 0))
+        self._start(wanted.task_id, updates, wanted.after or 0)
 
     async def _follow_sent(self, task: Task, *, is_new: bool) -> None:
         if task.id in self._followers:
@@ -180,7 +172,23 @@ class _Session:
         # From its beginning, so that `task.created` comes first.
         after = 0 if is_new else None
         updates = await self._service.handle(SubscribeTask(task_id=task.id, after=after), self.caller)
-        self._start(task.id, self._send_updates(task.id, updates, 0))
+        self._start(task.id, updates, 0)
+
+    def _start(self, task_id: str, updates: TaskStream, seq: int) -> None:
+        follower = asyncio.create_task(self._follow(task_id, updates, seq))
+        self._followers[task_id] = follower
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._followers.get(task_id) is done:
+                del self._followers[task_id]
+
+        follower.add_done_callback(forget)
+
+    async def _follow(self, task_id: str, updates: TaskStream, seq: int) -> None:
+        try:
+            await self._send_updates(task_id, updates, seq)
+        except SynapseError as error:
+            await self.send_error(error, {"taskId": task_id})
 
     async def _send_updates(self, task_id: str, updates: TaskStream, seq: int) -> None:
         """Sends each update of a task; after falling behind the feed, reads on in the log."""
@@ -202,21 +210,6 @@ class _Session:
                     return
             except FeedLagged:
                 updates = await self._service.handle(SubscribeTask(task_id=task_id, after=seq), self.caller)
-
-    def _start(self, task_id: str, sending: Coroutine[Any, Any, None]) -> None:
-        follower = asyncio.create_task(self._follow(task_id, sending))
-        self._followers[task_id] = follower
-        follower.add_done_callback(lambda done: self._forget(task_id, done))
-
-    async def _follow(self, task_id: str, sending: Coroutine[Any, Any, None]) -> None:
-        try:
-            await sending
-        except SynapseError as error:
-            await self.send_error(error, {"taskId": task_id})
-
-    def _forget(self, task_id: str, follower: asyncio.Task[None]) -> None:
-        if self._followers.get(task_id) is follower:
-            del self._followers[task_id]
 
     def _check_task_limit(self) -> None:
         if len(self._followers) >= MAX_TASKS:

@@ -57,8 +57,6 @@ _EXTENDED_CARD: Final = {A2A_1_0: "GetExtendedAgentCard", A2A_0_3: "agent/getAut
 _BELOW: Final = frozenset({"v1", ".well-known"})
 _VERSIONS: Final = {A2A_1_0: "1.0", A2A_0_3: "0.3"}
 
-Ask = Callable[[WireRequest], AnyCall | WireAnswer]
-
 
 def gateway_dialects(
     cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
@@ -146,12 +144,6 @@ def _first_push(result: object) -> object:
     return several[0] if several and isinstance(several[0], PushConfig) else several
 
 
-def _renamed(endpoint: Endpoint) -> Ask:
-    """Returns the endpoint's `ask`, with the path's parameters under the names of its dialect."""
-    ask = cast("CallRoute", endpoint.route).ask
-    return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
-
-
 def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> AnyCall | WireAnswer:
     call = cast("CallRoute", first.route).ask(wire)
     if isinstance(call, WireAnswer):
@@ -161,7 +153,12 @@ def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequ
 
     @cache
     def encode_of(dialect: str) -> Callable[[Any], Any]:
-        other = _renamed(others[dialect])(wire) if dialect in others else call
+        if dialect not in others:
+            return call.encode
+        endpoint = others[dialect]
+        # Each dialect has its own names for the parameters of a path.
+        params = dict(zip(endpoint.names, wire.params.values(), strict=True))
+        other = cast("CallRoute", endpoint.route).ask(wire._replace(params=params))
         return call.encode if isinstance(other, WireAnswer) else other.encode
 
     def encode(result: Any) -> Any:

@@ -58,7 +58,7 @@ FINISH_SECONDS: Final = 2.0
 
 
 async def _nothing() -> None:
-    """Most agents end all of their work in `stop`."""
+    """Does nothing: most agents end all of their work in `stop`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

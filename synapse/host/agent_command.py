@@ -56,7 +56,8 @@ class AgentCommand:
         found = {**env, "PATH": os.pathsep.join([str(bin_folder), *others])}
         file = self._folder / "bash_env"
         if _EXPANDED_BY_BASH.isdisjoint(str(file)):
-            theirs = _bash_env_of_person(env, launches)
+            given = env.get(BASH_ENV, "")
+            theirs = env.get(PERSON_BASH_ENV, "") if _is_below(given, launches) else given
             write_private(file, _bash_env(bin_folder, theirs))
             found |= {BASH_ENV: str(file), PERSON_BASH_ENV: theirs}
         return found
@@ -95,11 +96,6 @@ def _bash_env(bin_folder: Path, theirs: str) -> str:
     # Bash expands the variable's value as if it stood in double quotes.
     quoted = theirs.replace("\\", "\\\\").replace('"', '\\"')
     return f'{script}if [ -r "{quoted}" ]; then . "{quoted}"; fi\n'
-
-
-def _bash_env_of_person(env: Mapping[str, str], launches: Path) -> str:
-    given = env.get(BASH_ENV, "")
-    return env.get(PERSON_BASH_ENV, "") if _is_below(given, launches) else given
 
 
 def _is_below(path: str, folder: Path) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from synapse.client.hosts import ask, is_suspended, suspended_hint
+from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, ask, is_suspended, suspended_hint
 from synapse.config.private_files import make_private
 from synapse.config.process import SystemClock
 from synapse.core.agent import EXITED, AgentEntry
@@ -41,7 +41,6 @@ TICK_SECONDS: Final = 0.02
 LOG_LINES_SHOWN: Final = 20
 EXTERNAL: Final = "a2a"
 """The type of external agents."""
-_AGENT_VARIABLES: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
 _PROBE_BYTES: Final = 64 * 1024
 
 
@@ -70,7 +69,7 @@ class HostLaunch:
 
 def host_environment() -> dict[str, str]:
     """Returns this process's environment without the variables of the agent that it may run in."""
-    return {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
+    return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
 
 
 def restart_process(port: int) -> NoReturn:
@@ -245,16 +244,12 @@ def _disk_full_error(output: Path) -> StoreFull | None:
 
 
 def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:
-    if hasattr(os, "pidfd_open"):
-        return _wait_for_exit(entry, seconds)
-    clock = SystemClock()
-    deadline = clock.monotonic() + seconds
-    while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
-        select.select([], [], [], TICK_SECONDS)
-    return not is_running(entry.pid, entry.pid_started)
-
-
-def _wait_for_exit(entry: AgentEntry, seconds: float) -> bool:
+    if not hasattr(os, "pidfd_open"):
+        clock = SystemClock()
+        deadline = clock.monotonic() + seconds
+        while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
+            select.select([], [], [], TICK_SECONDS)
+        return not is_running(entry.pid, entry.pid_started)
     try:
         process = os.pidfd_open(entry.pid)
     except ProcessLookupError:

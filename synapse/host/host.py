@@ -85,7 +85,17 @@ class Host:
             await agent.stop()
 
     async def _serve(self, agent: RunningAgent, *, instructions: bool) -> int:
-        runtime = self._new_runtime(agent)
+        from synapse.net.hosts import open_host_client  # noqa: PLC0415 - not needed to start the agent
+
+        runtime = AgentRuntime(
+            self._me,
+            agent,
+            store=self._store,
+            lease=self._lease,
+            registry=self._registry,
+            hosts=open_host_client(self._registry, SystemClock(), self._registry.recheck),
+            settings=self._settings,
+        )
         plan = await runtime.plan_recovery()
         server = open_server(self._identity, agent, runtime.service, self._registry, self._settings)
         stop = stop_signal(RESTART)
@@ -141,20 +151,6 @@ class Host:
                     log.warning("registry_entry_restored", extra={"agent": self._me.agent_id})
             except OSError as error:
                 log.warning("registry_entry_not_restored", extra={"error": str(error)})
-
-    def _new_runtime(self, agent: RunningAgent) -> AgentRuntime:
-        from synapse.net.hosts import open_host_client  # noqa: PLC0415 - not needed to start the agent
-
-        hosts = open_host_client(self._registry, SystemClock(), self._registry.recheck)
-        return AgentRuntime(
-            self._me,
-            agent,
-            store=self._store,
-            lease=self._lease,
-            registry=self._registry,
-            hosts=hosts,
-            settings=self._settings,
-        )
 
 
 def _identity(me: AgentEntry) -> dict[str, object]:

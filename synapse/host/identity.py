@@ -126,7 +126,8 @@ async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegi
     """
     holder = f"{entry.pid}:{entry.pid_started}"
     holds = holders_of(registry.files)
-    first, *others = _inboxes(entry)
+    first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
+    others = () if entry.name else (f"{first}#{number}" for number in range(2, _MAX_ANONYMOUS))
     lease = await _acquire_with_retries(first, holder, store, registry)
     for inbox in others:
         lease = lease or await store.acquire(inbox, holder, holds)
@@ -160,11 +161,6 @@ async def release_inbox(lease: Lease, store: TaskStore) -> None:
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
     """Returns the first choice of inbox for an agent; the name of the profile counts as no name."""
     return f"{agent_type}@{folder}" if name in ("", agent_type) else name
-
-
-def _inboxes(entry: AgentEntry) -> list[str]:
-    first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
-    return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MAX_ANONYMOUS))]
 
 
 def holders_of(registry: FileRegistry) -> IsAlive:

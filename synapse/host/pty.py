@@ -22,7 +22,8 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
-from synapse.client.http import HostAddress, NoAnswer, request
+from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, exchange, is_suspended, suspended_hint
+from synapse.client.http import ANSWER_SECONDS, NoAnswer
 from synapse.config.process import SystemClock, log_to, new_id, new_loop
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import resolve, short_name
@@ -49,7 +50,7 @@ from synapse.host.agent import RunningAgent
 from synapse.host.agent_command import AgentCommand, launch_folder
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
-from synapse.registry.files import FileRegistry, is_stopped
+from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
 from synapse.tasks.service import HookEndpoint
@@ -108,7 +109,17 @@ async def _start(
 ) -> RunningAgent:
     clock = SystemClock()
     command = AgentCommand(launch_folder(settings.home, me.agent_id))
-    plain = _launch(me, profile, arguments, settings, person, command)
+    columns, rows = person.size() if person else settings.terminal_size
+    plain = Launch(
+        command=(*profile.command, *profile.args, *arguments),
+        env=_environment(me, profile, settings, command),
+        columns=columns,
+        rows=rows,
+        theme=settings.terminal_theme,
+        install_hint=profile.install_hint,
+        person_terminal=person.source if person and person.is_terminal else None,
+        settings=person.settings if person else None,
+    )
     signals = CliSignals(me, profile, settings, plain.env)
     mentions = MentionSender(me, FileRegistry(settings.registry))
     # People who attach later type `@agent` lines too.
@@ -183,32 +194,11 @@ def acceptance_of(profile: Profile) -> Acceptance:
     return ANYTHING if profile.envelope else Acceptance(media_types=TEXT)
 
 
-def _launch(
-    me: AgentEntry,
-    profile: Profile,
-    arguments: tuple[str, ...],
-    settings: Settings,
-    person: PersonTerminal | None,
-    command: AgentCommand,
-) -> Launch:
-    columns, rows = person.size() if person else settings.terminal_size
-    return Launch(
-        command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings, command),
-        columns=columns,
-        rows=rows,
-        theme=settings.terminal_theme,
-        install_hint=profile.install_hint,
-        person_terminal=person.source if person and person.is_terminal else None,
-        settings=person.settings if person else None,
-    )
-
-
 def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
     """Returns the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
     identity = {
-        "SYNAPSE_AGENT_ID": me.agent_id,
-        "SYNAPSE_SOCKET": me.socket,
+        AGENT_VARIABLE: me.agent_id,
+        SOCKET_VARIABLE: me.socket,
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
@@ -407,16 +397,10 @@ class MentionSender:
             "metadata": {"sender": sender},
         }
         name = short_name(entry)
-
-        def is_host_stopped() -> bool:
-            return is_stopped(entry.pid, entry.pid_started)
-
-        if is_host_stopped():
-            why = f"its process (pid {entry.pid}) is stopped; `kill -CONT {entry.pid}` lets it go on"
-            return f"[→ {name}] not sent: {why}  Your text: {text}"
-        address = HostAddress(entry.socket, port=entry.port)
+        if is_suspended(entry):
+            return f"[→ {name}] not sent: {suspended_hint(entry)}  Your text: {text}"
         try:
-            answer = request(address, "POST", "/tasks/send", body, is_stopped=is_host_stopped)
+            answer = exchange(entry, "POST", "/tasks/send", body, timeout=ANSWER_SECONDS)
         except NoAnswer as error:
             if not error.sent:
                 return f"[→ {name}] not sent: {error}  Your text: {text}"

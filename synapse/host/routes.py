@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from synapse.auth.local import loopback_hosts
 from synapse.core.agent import AgentEntry
@@ -155,23 +155,23 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
     """Returns an endpoint that answers in the dialect of the task, which is known only with the result."""
     current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
-    if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
+    route, former_route = current.route, former.route
+    if not isinstance(route, CallRoute) or not isinstance(former_route, CallRoute):
         return current
-    ask = partial(_ask_by_task, current, former)
-    return Endpoint(current.dialect, replace(current.route, ask=ask))
 
+    def ask(wire: WireRequest) -> AnyCall | WireAnswer:
+        call, older = route.ask(wire), former_route.ask(wire)
+        if isinstance(call, Call) and isinstance(older, Call):
 
-def _ask_by_task(current: Endpoint, former: Endpoint, wire: WireRequest) -> AnyCall | WireAnswer:
-    call, older = cast("CallRoute", current.route).ask(wire), cast("CallRoute", former.route).ask(wire)
-    if isinstance(call, Call) and isinstance(older, Call):
-        return call._replace(encode=partial(_encode_by_task, call, older))
-    if isinstance(call, StreamCall) and isinstance(older, StreamCall):
-        return _stream_by_task((current, call), (former, older))
-    return call
+            def encode(task: Task) -> bytes:
+                return (older if task.dialect == A2A_0_3 else call).encode(task)
 
+            return call._replace(encode=encode)
+        if isinstance(call, StreamCall) and isinstance(older, StreamCall):
+            return _stream_by_task((current, call), (former, older))
+        return call
 
-def _encode_by_task(current: Call[Task], former: Call[Task], task: Task) -> bytes:
-    return (former if task.dialect == A2A_0_3 else current).encode(task)
+    return Endpoint(current.dialect, replace(route, ask=ask))
 
 
 def _stream_by_task(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:

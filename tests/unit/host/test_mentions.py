@@ -41,7 +41,7 @@ async def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
 
         said = await told(tmp_path, "hi")
 
-    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is stopped; `kill -CONT ")
+    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is suspended, as by Ctrl-Z; ")
     assert said.endswith("  Your text: hi")
     assert host.requests == []
 
