@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -39,12 +38,11 @@ def run_gateway(arguments: list[str]) -> int:
     # A gateway in the background has no terminal; the person ran `synapse start gateway` in theirs.
     require_deciding_person(START_ACTION, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
-    from synapse.config.process import log_to, new_loop
+    from synapse.config import process
     from synapse.gateway.gateway import run_gateway
 
-    log_to(plan.settings.logs, plan.identity.entry.agent_id)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(run_gateway(plan, _introduce))
+    process.log_to(plan.settings.logs, plan.identity.entry.agent_id)
+    process.run(run_gateway(plan, _introduce))
     if not options.headless:
         print_notice("The gateway has stopped.")
     return 0

@@ -183,7 +183,7 @@ def _boot_id() -> str:
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a command's coroutine on uvloop, as `asyncio.run` does.
+    """Runs a coroutine on uvloop, as `asyncio.run` does on asyncio's own loop.
 
     Other threads wake asyncio's own loop through a socket, which a sandbox may forbid: the loop would never learn that
     the store has answered.

@@ -24,7 +24,8 @@ from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
 from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, exchange, is_suspended, suspended_hint
 from synapse.client.http import ANSWER_SECONDS, NoAnswer
-from synapse.config.process import SystemClock, log_to, new_id, new_loop
+from synapse.config import process
+from synapse.config.process import SystemClock, log_to, new_id
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import resolve, short_name
 from synapse.core.agent import AgentEntry
@@ -100,8 +101,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     async def start(me: AgentEntry) -> RunningAgent:
         return await _start(me, profile, tuple(arguments), settings, person)
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
+    return process.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
 async def _start(

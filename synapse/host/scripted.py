@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from synapse.config.process import SystemClock, log_to, new_loop
+from synapse.config import process
+from synapse.config.process import SystemClock, log_to
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.types import Clock
@@ -39,8 +39,7 @@ def run_script(
     async def start(me: AgentEntry) -> RunningAgent:
         return replace(play(script, clock), on_served=lambda: introduce(me))
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(identity, start, settings, instructions=False))
+    return process.run(run_host(identity, start, settings, instructions=False))
 
 
 def play(script: Script, clock: Clock) -> RunningAgent:
