@@ -56,7 +56,7 @@ def in_process_agent(name: str, store: LeasedStore, settings: Settings) -> InPro
     )
 
 
-async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
+async def test_the_socket_is_open_from_start_to_stop(settings: Settings) -> None:
     registry = FileRegistry(settings.registry)
     store = await LeasedStore.open(settings.store)
     try:

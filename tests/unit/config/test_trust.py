@@ -1,4 +1,4 @@
-"""What a person's trust in a project is about, and what ends it."""
+"""A person's trust in a project: what it covers, and what ends it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_any_change_ends_the_trust(folder: Path, book: TrustStore, act: Callable
     assert book.trust_in(read_project(folder)) is Trust.CHANGED
 
 
-def test_no_other_names_and_contents_give_the_same_hash() -> None:
+def test_different_names_or_contents_give_different_hashes() -> None:
     def digest(files: dict[str, bytes]) -> str:
         return Project(folder=Path("/x"), files=files).digest
 
@@ -94,7 +94,7 @@ def test_no_other_names_and_contents_give_the_same_hash() -> None:
     assert digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"})
 
 
-def test_the_trust_is_in_one_folder_and_not_in_a_copy_of_it(folder: Path, book: TrustStore, tmp_path: Path) -> None:
+def test_trust_does_not_extend_to_a_copy_of_the_folder(folder: Path, book: TrustStore, tmp_path: Path) -> None:
     assert trusted(book, folder) is Trust.TRUSTED
     (tmp_path / "link").symlink_to(folder)
     assert book.trust_in(read_project(tmp_path / "link")) is Trust.TRUSTED
@@ -141,9 +141,7 @@ def whole_link(place: Path) -> None:
 @pytest.mark.parametrize(
     "act", [link_file, link_folder, broken_link, link_inside, pipe, too_large, too_many, whole_link]
 )
-def test_what_could_mean_something_else_tomorrow_cannot_be_trusted(
-    folder: Path, book: TrustStore, act: Callable[[Path], None]
-) -> None:
+def test_links_and_special_files_cannot_be_trusted(folder: Path, book: TrustStore, act: Callable[[Path], None]) -> None:
     assert trusted(book, folder) is Trust.TRUSTED
     act(folder / ".synapse")
 
@@ -179,7 +177,7 @@ def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustSto
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"folder": 3, "sha256": null, "trusted": "yes"}', b"\xff"])
-def test_a_damaged_decision_decides_nothing(folder: Path, book: TrustStore, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_decision_file_is_ignored(folder: Path, book: TrustStore, tmp_path: Path, content: bytes) -> None:
     trusted(book, folder)
     for file in (tmp_path / "state" / "trust").iterdir():
         file.write_bytes(content)
