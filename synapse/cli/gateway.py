@@ -92,15 +92,9 @@ def _file(name: str | None) -> Path | None:
 
 
 def _introduce(gateway: Gateway) -> None:
-    for line in introduction(gateway):
-        print_notice(line)
-
-
-def introduction(gateway: Gateway) -> list[str]:
-    """Returns the gateway's addresses, its agents, and what to do next, as lines."""
+    """Prints the gateway's addresses, its agents, and what to do next."""
     agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "none yet"
-    where = f"{gateway.url}, and gRPC at {gateway.grpc_url}"
-    lines = [f"Gateway listening on {where}  (Ctrl-C stops it)", f"Agents: {agents}"]
+    print_notice(f"Gateway listening on {gateway.url}, and gRPC at {gateway.grpc_url}  (Ctrl-C stops it)")
+    print_notice(f"Agents: {agents}")
     if gateway.auth.methods.api_keys:
-        lines.append("Callers need a key:  synapse keys create NAME")
-    return lines
+        print_notice("Callers need a key:  synapse keys create NAME")

@@ -134,25 +134,22 @@ class _Session:
             incoming = hub.decode_incoming(frame)
             if incoming.message_id:
                 about["messageId"] = incoming.message_id
-            await self._do(incoming, about)
+            inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
+            if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
+                about["taskId"] = inner.task_id
+                await self._subscribe(incoming.subscribe, inner)
+            elif incoming.send is not None and isinstance(inner, SendMessage):
+                self._check_task_limit()
+                task = await self._service.handle(incoming.send, self.caller)
+                about["taskId"] = task.id
+                await self._follow_sent(task, is_new=not inner.task_id)
+            else:
+                await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
         except SynapseError as error:
             await self.send_error(error, about)
 
     async def send_error(self, error: SynapseError, about: dict[str, str] | None = None) -> None:
         await self.outgoing.put((0, hub.encode_error(error, seq=self.seq, about=about or {})))
-
-    async def _do(self, incoming: hub.Incoming, about: dict[str, str]) -> None:
-        inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
-        if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
-            about["taskId"] = inner.task_id
-            await self._subscribe(incoming.subscribe, inner)
-        elif incoming.send is not None and isinstance(inner, SendMessage):
-            self._check_task_limit()
-            task = await self._service.handle(incoming.send, self.caller)
-            about["taskId"] = task.id
-            await self._follow_sent(task, is_new=not inner.task_id)
-        else:
-            await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
 
     async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
         """Follows a task from the seq that the client names, also when the session follows it already."""

@@ -250,12 +250,16 @@ class _Writer:
         ]
         if "/v1" in path:
             parameters.append(_VERSION)
+        media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
         operation: Wire = {
             "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{path}").strip("_"),
             "summary": SENTENCES[key],
             "tags": [],
             "parameters": parameters,
-            "responses": _responses(key),
+            "responses": {
+                "2XX": {"description": "the result", "content": {media: {}}},
+                "4XX": {"description": "the error, as the dialect encodes it", "content": {"application/json": {}}},
+            },
         }
         if route.method in METHODS_WITH_BODY:
             operation["requestBody"] = {"content": {"application/json": {"schema": {}}}}
@@ -276,13 +280,6 @@ class _Writer:
         (schema,), parts = msgspec.json.schema_components([shape], ref_template=template)
         self.schemas |= {f"{dialect}.{name}": part for name, part in parts.items()}
         return schema
-
-
-def _responses(key: str) -> Wire:
-    media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
-    success: Wire = {"description": "the result", "content": {media: {}}}
-    error: Wire = {"description": "the error, as the dialect encodes it", "content": {"application/json": {}}}
-    return {"2XX": success, "4XX": error}
 
 
 def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:

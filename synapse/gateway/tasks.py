@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Final, Protocol
 
 from synapse.auth.policy import hide_store_details, may_use
@@ -319,8 +318,12 @@ class GatewayTasks:
         raise TaskNotFound(task_id)
 
     async def _followed(self, task_id: TaskId, after: int | None, caller: Caller) -> AsyncGenerator[Update, None]:
+        def check() -> None:
+            if not caller.holds():
+                raise Unauthenticated("the credentials of this stream are no longer valid")
+
         # The tail runs before the feed reads the log, so that no event between the two is missed.
-        following = self._feed.follow(task_id, after, check=partial(_require_valid, caller))
+        following = self._feed.follow(task_id, after, check=check)
         with hide_store_details():
             async with self._tail.running(), aclosing(following) as updates:
                 async for update in updates:
@@ -330,11 +333,6 @@ class GatewayTasks:
 def _with_key(config: PushConfig, caller: Caller) -> PushConfig:
     """Returns the configuration with the key of its caller: revoking the key stops its webhooks."""
     return replace(config, set_by=caller.key_id)
-
-
-def _require_valid(caller: Caller) -> None:
-    if not caller.holds():
-        raise Unauthenticated("the credentials of this stream are no longer valid")
 
 
 def _push_config(done: CommandResult) -> PushConfig:
