@@ -415,7 +415,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
         except OSError as error:
             raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
     if key.stat().st_mode & stat.S_IROTH:
-        raise InvalidSettings(f"everybody can read the private key {key}", hint=f"chmod 600 {key}")
+        raise InvalidSettings(f"other users can read the private key {key}", hint=f"chmod 600 {key}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -42,7 +42,7 @@ def test_a_key_that_other_users_can_read_is_refused(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
     key.chmod(0o644)
 
-    with pytest.raises(InvalidSettings, match="everybody can read"):
+    with pytest.raises(InvalidSettings, match="other users can read"):
         tls_context(certificate, key)
 
 
