@@ -39,7 +39,7 @@ from synapse.cli.views import (
     short_id,
     status_of,
 )
-from synapse.client.fan_out import HostReply, ask_all, current_task
+from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
     AGENT_VARIABLE,
     ask,
@@ -52,7 +52,7 @@ from synapse.client.hosts import (
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, ConnectionForbidden, SynapseError, TaskNotFound
-from synapse.core.json_text import objects_in
+from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
@@ -202,7 +202,7 @@ def _row(reply: HostReply) -> tuple[str, ...]:
 
 
 def _work(reply: HostReply) -> str:
-    task = current_task(reply.body)
+    task = object_in(reply.body, "current_task")
     text = message_of(task).strip().partition("\n")[0] if task else ""
     if text and is_marked(sender_of(task)):
         text = f"{text} [from {sender_of(task)}]"
@@ -255,7 +255,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"  gate     closed: {plain(str(body['gate']))}")
     place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
     print_result(f"  where    {place}, pid {entry.pid}, {plain(short_path(entry.working_dir))}")
-    task = current_task(body)
+    task = object_in(body, "current_task")
     if task:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"

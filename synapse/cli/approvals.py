@@ -112,24 +112,27 @@ def _with_read_dialogs(replies: list[HostReply]) -> list[HostReply]:
 def _is_just_open(reply: HostReply, now: datetime) -> bool:
     if reply.error is not None or question_in(reply.body) or reply.body.get("state") != WAITING:
         return False
-    seconds = _seconds_since(reply.body.get("since"), now)
-    return seconds is not None and seconds < READ_SECONDS
+    try:
+        since = datetime.fromisoformat(str(reply.body.get("since")))
+        return (now - since).total_seconds() < READ_SECONDS
+    except (ValueError, TypeError):
+        return False
 
 
 def needs_of(reply: HostReply) -> list[dict[str, Any]]:
     """Returns the `--json` objects of what an agent needs a person for: question, messages in doubt, held messages."""
     asks = question_in(reply.body) or reply.body.get("state") == WAITING
     items = [_question_fields(reply)] if asks else []
-    items += [_task_fields(reply, item) for item in objects_in(reply.body, "attention") if _is_of_a_task(item)]
+    items += [
+        _task_fields(reply, item)
+        for item in objects_in(reply.body, "attention")
+        # Questions and held messages have objects of their own.
+        if not item.get("question_id") and not item.get("held")
+    ]
     held = overdue_in(reply.body)
     if held and held.get("reason") != IN_DOUBT and not (asks and held.get("reason") == DIALOG):
         items.append(_held_fields(reply, held))
     return items
-
-
-def _is_of_a_task(item: dict[str, Any]) -> bool:
-    """Returns whether the item is about one task; questions and held messages have objects of their own."""
-    return not item.get("question_id") and not item.get("held")
 
 
 def _question_fields(reply: HostReply) -> dict[str, Any]:
@@ -189,14 +192,6 @@ def _block(item: dict[str, Any], now: datetime) -> list[str]:
     head = f"{painted(item['name'], WAITING)}  {task}  {plain(str(item['kind']))}  {lasting}".rstrip()
     lines = question_lines(question) if question else [plain(str(item["title"]))]
     return [head, *(f"  {line}" for line in lines), f"  → {plain(str(item['next']))}"]
-
-
-def _seconds_since(moment: object, now: datetime) -> float | None:
-    """Returns the seconds since `moment`; None if it is not a time."""
-    try:
-        return (now - datetime.fromisoformat(str(moment))).total_seconds()
-    except (ValueError, TypeError):
-        return None
 
 
 def run_approve(arguments: list[str]) -> int:

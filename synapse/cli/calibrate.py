@@ -117,19 +117,15 @@ def _rows(chosen: str, parser: VerbParser) -> list[str]:
 def _plans(options: Namespace, rows: list[str], settings: Settings) -> Iterator[CalibrationPlan]:
     """Yields a plan for each CLI in each terminal."""
     names = [options.profile] if options.profile else _installed(settings)
-    kinds = _kinds(options)
+    kinds = PAIRWISE if options.pairwise else EVERY_KIND
+    if not options.terminals:
+        kinds = (own_terminal(os.environ, SystemClock()),)
     for name in names:
         require_profile(name, settings)
         profile = load_profile(name, settings.profile_sources)
         recipe = load_recipe(profile.name)
         require_program(profile, os.environ.get("PATH"))
         yield from (CalibrationPlan(recipe, rows, kind) for kind in kinds)
-
-
-def _kinds(options: Namespace) -> tuple[TerminalKind, ...]:
-    if not options.terminals:
-        return (own_terminal(os.environ, SystemClock()),)
-    return PAIRWISE if options.pairwise else EVERY_KIND
 
 
 def _installed(settings: Settings) -> list[str]:

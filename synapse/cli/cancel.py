@@ -8,7 +8,7 @@ from synapse.cli.exit_codes import DONE, exit_code
 from synapse.cli.output import error_fields, print_error, print_json, print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.task_lookup import find_task
-from synapse.cli.tasks import Waiting, cancel_stored, queued_for_one
+from synapse.cli.tasks import OwnedTask, cancel_stored, queued_for_one
 from synapse.cli.views import short_id, status_of
 from synapse.client.hosts import ask, open_registry
 from synapse.core.address import short_name
@@ -50,17 +50,22 @@ def run_cancel(arguments: list[str]) -> int:
         found = [find_task(task, registry) for task in options.tasks]
     canceled = _cancel_each(found)
     if options.json:
-        results = [_as_fields(task) for _, task in canceled]
+        results = [
+            {"error": error_fields(task)} if isinstance(task, SynapseError) else {"task": task} for _, task in canceled
+        ]
         print_json(results[0] if len(options.tasks) == 1 else results)
     elif not found:
         print_notice("No messages are queued.")
     else:
         for entry, task in canceled:
-            _print_outcome(entry, task)
+            if isinstance(task, SynapseError):
+                print_error(task, as_json=False)
+            else:
+                print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
     return next((exit_code(task.code) for _, task in canceled if isinstance(task, SynapseError)), DONE)
 
 
-def _cancel_each(found: list[Waiting]) -> list[tuple[AgentEntry, Canceled]]:
+def _cancel_each(found: list[OwnedTask]) -> list[tuple[AgentEntry, Canceled]]:
     """Cancels each task; one that has ended meanwhile does not stop the others."""
     left = [(entry, str(task["id"])) for entry, task in found if not entry.pid]
     stored = zip((entry for entry, _ in left), cancel_stored([task_id for _, task_id in left]), strict=True)
@@ -72,17 +77,6 @@ def _cancel_at_host(entry: AgentEntry, task: dict[str, Any]) -> Canceled:
         return object_in(ask(entry, "POST", f"/tasks/{task['id']}/cancel", {}), "task")
     except SynapseError as error:
         return error
-
-
-def _as_fields(task: Canceled) -> dict[str, Any]:
-    return {"error": error_fields(task)} if isinstance(task, SynapseError) else {"task": task}
-
-
-def _print_outcome(entry: AgentEntry, task: Canceled) -> None:
-    if isinstance(task, SynapseError):
-        print_error(task, as_json=False)
-    else:
-        print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
 
 
 def run_resolve(arguments: list[str]) -> int:

@@ -81,7 +81,8 @@ def fish_script() -> str:
     """Returns the script for fish."""
     lines = ["complete -c synapse -f"]
     for verb, (_, summary) in VERBS.items():
-        lines.append(f"complete -c synapse -n __fish_use_subcommand -a {verb} -d '{_quoted(summary)}'")
+        quoted = summary.replace("'", "\\'")
+        lines.append(f"complete -c synapse -n __fish_use_subcommand -a {verb} -d '{quoted}'")
         lines += [
             f"complete -c synapse -n '__fish_seen_subcommand_from {verb}' -l {option.removeprefix('--')}"
             for option in options_of(verb)
@@ -107,7 +108,3 @@ def options_of(verb: str) -> list[str]:
         find_verb([verb, "--help"])()
     output.seek(0)
     return sorted(set(re.findall(r"^  (?:-\w(?: [A-Z]+)?, )?(--[a-z][a-z-]+)", output.read(), re.MULTILINE)))
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "\\'")

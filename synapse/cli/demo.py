@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.output import print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
-from synapse.host.background import stop_host
+from synapse.host.background import host_environment, stop_host
 from synapse.registry.files import FileRegistry
 
 EXAMPLES = """
@@ -54,12 +52,8 @@ def _play(comment: str, command: str, folder: str) -> bool:
     timeout = ["--timeout", "30"] if command.startswith("send") else []
     words = [sys.executable, "-P", "-m", "synapse.cli.main", *shlex.split(command), *timeout]
     instructions = ["--no-instructions"] if command.startswith("start") else []
-    done = subprocess.run([*words, *instructions], env=_environment(folder), check=False)  # noqa: S603 - our own command
+    env = {**host_environment(), "SYNAPSE_HOME": folder, "SYNAPSE_UDS_DIR": str(Path(folder, "s"))}
+    done = subprocess.run([*words, *instructions], env=env, check=False)  # noqa: S603 - our own command
     if done.returncode != DONE:
         print_notice(f"(failed with exit code {done.returncode}; `synapse doctor` may show why)")
     return done.returncode == DONE
-
-
-def _environment(folder: str) -> dict[str, str]:
-    mine = {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
-    return {**mine, "SYNAPSE_HOME": folder, "SYNAPSE_UDS_DIR": str(Path(folder, "s"))}

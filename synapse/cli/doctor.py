@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,7 +51,7 @@ from synapse.drivers.pty.process import locate
 from synapse.host.agent_command import AgentCommand
 from synapse.host.identity import usual_socket_folders
 from synapse.host.open_store import open_store, require_no_lost_store
-from synapse.registry.files import FileRegistry, gateways
+from synapse.registry.files import GATEWAY, FileRegistry, gateways
 from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
@@ -71,7 +71,7 @@ DOCTOR_EXAMPLES = """
 synapse doctor
 synapse doctor --json
 """
-MARKS = {"ok": "✓", "note": "·", PROBLEM: "✗"}
+MARKS = {OK: "✓", NOTE: "·", PROBLEM: "✗"}
 CONFIG_EXAMPLES = """
 synapse config
 SYNAPSE_QUEUE_LIMIT=50 synapse config --json
@@ -361,9 +361,7 @@ def _other_versions(running: list[AgentEntry]) -> Iterator[Finding]:
         if entry.version != __version__ and not entry.gateway:
             version = entry.version or "an earlier version"
             advice = (
-                "stop it and start it again"
-                if entry.agent_type == "gateway"
-                else f"synapse restart {short_name(entry)}"
+                "stop it and start it again" if entry.agent_type == GATEWAY else f"synapse restart {short_name(entry)}"
             )
             yield Finding(NOTE, short_name(entry), f"runs {version}; this command is {__version__}", advice)
 
@@ -406,7 +404,7 @@ def run_doctor(arguments: list[str]) -> int:
     findings = examine()
     problems = [finding for finding in findings if finding.level == PROBLEM]
     if options.json:
-        print_json({"ok": not problems, "findings": [_fields(finding) for finding in findings]})
+        print_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
         return FAILED if problems else DONE
     for finding in findings:
         print_result(f"{MARKS[finding.level]} {finding.subject:<10} {finding.text}")
@@ -418,25 +416,23 @@ def run_doctor(arguments: list[str]) -> int:
     return FAILED if problems else DONE
 
 
-def _fields(finding: Finding) -> dict[str, str]:
-    return {
-        "level": finding.level,
-        "subject": finding.subject,
-        "text": finding.text,
-        "advice": finding.advice,
-    }
-
-
 def run_config(arguments: list[str]) -> int:
     """Shows the settings and returns the exit code."""
     options = VerbParser("config", examples=CONFIG_EXAMPLES).parse_args(arguments)
     settings = load_settings()
     rows, project = settings.as_rows(), settings.project
     if options.json:
-        values = {name: {"value": _json_value(value), "source": source} for name, value, source, _ in rows}
+        values = {
+            name: {"value": str(value) if isinstance(value, Path | TerminalSize) else value, "source": source}
+            for name, value, source, _ in rows
+        }
         print_json({**values, "project": _project_fields(project)} if project else values)
         return 0
-    lines = [(name, _text_value(value), source, meaning) for name, value, source, meaning in rows]
+    lines = [
+        # As TOML and environment variables are written.
+        (name, str(value).lower() if isinstance(value, bool) else str(value), source, meaning)
+        for name, value, source, meaning in rows
+    ]
     print_result(table(("SETTING", "VALUE", "SOURCE", "MEANING"), lines, elastic=3))
     user_file = os.path.join(user_folder(os.environ), USER_FILE)
     if project:
@@ -459,12 +455,3 @@ def _project_fields(project: ProjectSettings) -> dict[str, object]:
         "settings": [name for name in project.wishes if name in FOR_PROJECTS],
         "refused": project.refused,
     }
-
-
-def _text_value(value: object) -> str:
-    # As TOML and environment variables are written.
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _json_value(value: object) -> object:
-    return str(value) if isinstance(value, Path | TerminalSize) else value

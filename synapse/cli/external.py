@@ -104,9 +104,8 @@ async def _list(externals: Externals, options: Namespace) -> int:
     if options.json:
         print_json([_fields(agent) for agent in agents])
     elif agents:
-        print_result(
-            table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), [_row(agent) for agent in agents], elastic=4)
-        )
+        rows = [(agent.alias, agent.name, agent.protocol, agent.url, agent.description) for agent in agents]
+        print_result(table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), rows, elastic=4))
     else:
         print_notice("There are no external agents.  (synapse external add URL)")
     return DONE
@@ -223,7 +222,3 @@ def _fields(agent: ExternalAgent) -> dict[str, object]:
     # Scripts know the key by the field's earlier name.
     fields["guarded"] = fields.pop("address_checked")
     return fields
-
-
-def _row(agent: ExternalAgent) -> tuple[str, ...]:
-    return (agent.alias, agent.name, agent.protocol, agent.url, agent.description)

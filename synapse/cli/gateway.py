@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -39,12 +38,11 @@ def run_gateway(arguments: list[str]) -> int:
     # A gateway in the background has no terminal; the person ran `synapse start gateway` in theirs.
     require_deciding_person(START_ACTION, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
-    from synapse.config.process import log_to, new_loop
+    from synapse.config import process
     from synapse.gateway.gateway import run_gateway
 
-    log_to(plan.settings.logs, plan.identity.entry.agent_id)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(run_gateway(plan, _introduce))
+    process.log_to(plan.settings.logs, plan.identity.entry.agent_id)
+    process.run(run_gateway(plan, _introduce))
     if not options.headless:
         print_notice("The gateway has stopped.")
     return 0
@@ -94,15 +92,9 @@ def _file(name: str | None) -> Path | None:
 
 
 def _introduce(gateway: Gateway) -> None:
-    for line in introduction(gateway):
-        print_notice(line)
-
-
-def introduction(gateway: Gateway) -> list[str]:
-    """Returns the gateway's addresses, its agents, and what to do next, as lines."""
+    """Prints the gateway's addresses, its agents, and what to do next."""
     agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "none yet"
-    where = f"{gateway.url}, and gRPC at {gateway.grpc_url}"
-    lines = [f"Gateway listening on {where}  (Ctrl-C stops it)", f"Agents: {agents}"]
+    print_notice(f"Gateway listening on {gateway.url}, and gRPC at {gateway.grpc_url}  (Ctrl-C stops it)")
+    print_notice(f"Agents: {agents}")
     if gateway.auth.methods.api_keys:
-        lines.append("Callers need a key:  synapse keys create NAME")
-    return lines
+        print_notice("Callers need a key:  synapse keys create NAME")

@@ -23,11 +23,12 @@ from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import cut, line_width, plain
 from synapse.cli.watch import logged, updates_of
 from synapse.client.hosts import open_gateways, open_registry
+from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
-from synapse.core.events import TaskEvent, Update
+from synapse.core.events import TaskEvent
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.waiting import pause
 from synapse.host.open_store import open_store
@@ -94,7 +95,7 @@ def run_logs(arguments: list[str]) -> int:
     settings = load_settings()
     agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
     after = SystemClock().now() - options.since if options.since else _LONG_AGO
-    return asyncio.run(_show(agent, settings, options, after))
+    return process.run(_show(agent, settings, options, after))
 
 
 async def _show(agent: LoggedAgent, settings: Settings, options: argparse.Namespace, after: datetime) -> int:
@@ -212,12 +213,9 @@ async def _follow_tasks(agent: LoggedAgent, store: TaskStore, seq: int, *, as_js
     feed = Feed(journal, store, source=tail)
     async with tail.running(), aclosing(updates_of(feed, None, agent.inbox, seq)) as updates:
         async for update in updates:
-            entry = task_entry(update.event) if update.event and _is_of(update, agent) else None
+            is_ours = agent.inbox or update.task.agent_id == agent.agent_id
+            entry = task_entry(update.event) if update.event and is_ours else None
             _print((entry,) if entry else (), as_json=as_json)
-
-
-def _is_of(update: Update, agent: LoggedAgent) -> bool:
-    return bool(agent.inbox) or update.task.agent_id == agent.agent_id
 
 
 async def _follow_file(file: _GrowingFile, *, as_json: bool) -> None:

@@ -110,16 +110,13 @@ def _parse_option(
     elif name in switches and not equals:
         options.values[name] = ""
     else:
-        _refuse_unknown(options, name, [*valued, *switches])
+        from synapse.core.address import nearest
+        from synapse.core.errors import InvalidRequest
 
-
-def _refuse_unknown(options: Options, name: str, known: "list[str]") -> "NoReturn":
-    from synapse.core.address import nearest
-    from synapse.core.errors import InvalidRequest
-
-    meant = nearest(name, known)
-    hint = f"did you mean {meant}?  " if meant else ""
-    raise InvalidRequest(f"unknown option {name}", hint=f"{hint}(synapse {options.verb} --help; `--` ends the options)")
+        meant = nearest(name, [*valued, *switches])
+        guess = f"did you mean {meant}?  " if meant else ""
+        hint = f"{guess}(synapse {options.verb} --help; `--` ends the options)"
+        raise InvalidRequest(f"unknown option {name}", hint=hint)
 
 
 def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options, *, replied: bool = False) -> None:

@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from synapse.cli.output import print_notice
-from synapse.client.hosts import current_folder, state_folder
+from synapse.client.hosts import open_registry
 from synapse.config.settings import TERMINAL, Settings, account_demands_terminal, load_settings, variables_of_agents
 from synapse.core.errors import PersonRequired
 from synapse.host.background import LAUNCHED_BY
-from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, terminal_doubt
 
 
@@ -23,12 +22,8 @@ def objection() -> str:
     """Returns why this command is not a person's; empty unless there is evidence of an agent."""
     # What cannot be read is not evidence here: a host asks for more before it accepts a person's decision.
     seen = replace(own_lineage(), doubt="")
-    agent_id, doubt = standing_of(seen, _registry().entries())
+    agent_id, doubt = standing_of(seen, open_registry().entries())
     return f"it belongs to the agent {agent_id}" if agent_id else doubt
-
-
-def _registry() -> FileRegistry:
-    return FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
 
 
 def require_deciding_person(action: str, *, judges_starter: bool = False) -> None:
@@ -57,7 +52,7 @@ def objection_to_deciding(*, judges_starter: bool = False) -> str:
     lineage = own_lineage()
     if judges_starter:
         lineage = replace(lineage, processes=lineage.processes[1:])
-    doubt = terminal_doubt(lineage, _registry().entries())
+    doubt = terminal_doubt(lineage, open_registry().entries())
     return f"{doubt}, and the setting person_proof demands a person's terminal" if doubt else ""
 
 

@@ -49,7 +49,11 @@ def run_send(arguments: "list[str]") -> int:
         from synapse.cli.help import show
 
         return show("send")
-    target, words = _target_and_words(options)
+    target, words = options.text("--target"), options.words
+    if not options.has("--target"):
+        if not words:
+            options.refuse("the target is missing")
+        target, *words = words
     _check_options(options)
     registry = open_registry()
     name = target.removeprefix("@")
@@ -100,15 +104,6 @@ def message_body(text: str, options: Options, sender: "dict[str, str]") -> "dict
     if options.has("--task"):
         message["task_id"] = options.text("--task")
     return {"message": message, "metadata": metadata}
-
-
-def _target_and_words(options: Options) -> "tuple[str, list[str]]":
-    words = options.words
-    if options.has("--target"):
-        return options.text("--target"), words
-    if not words:
-        options.refuse("the target is missing")
-    return words[0], words[1:]
 
 
 def _check_options(options: Options) -> None:

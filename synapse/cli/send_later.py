@@ -82,7 +82,7 @@ def wait_until_started(target: str, registry: FileRegistry) -> bool:
     while not matching(target, registry.entries()):
         if clock.monotonic() >= deadline:
             return False
-        # A new file in the registry notifies nobody, so this polls.
+        # A new file in the registry sends no notification, so this polls.
         select.select([], [], [], _POLL_SECONDS)
     return True
 

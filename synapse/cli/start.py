@@ -10,6 +10,8 @@ import shlex
 from pathlib import Path
 
 from synapse.cli.agents import as_fields
+from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
+from synapse.cli.gateway import START_ACTION, add_gateway_options
 from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
 from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
@@ -23,7 +25,8 @@ from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
-from synapse.registry.files import FileRegistry
+from synapse.host.identity import SCRIPTED
+from synapse.registry.files import FileRegistry, gateways
 
 START_EXAMPLES = """
 synapse start codex
@@ -33,7 +36,6 @@ synapse start scripted my.toml      an agent that plays a script
 synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
 synapse attach codex                open its terminal
 """
-SCRIPTED = "scripted"
 STOP_EXAMPLES = """
 synapse stop codex
 synapse stop codex-8121 reviewer
@@ -48,7 +50,7 @@ synapse restart reviewer --force
 
 def run_start(arguments: list[str]) -> int:
     """Starts an agent, waits until it accepts messages, and returns the exit code."""
-    if arguments[:1] == ["gateway"]:
+    if arguments[:1] == [GATEWAY]:
         return _start_gateway(arguments[1:])
     ours, theirs = split_at_dashes(arguments)
     # The parser needs the profile before it parses anything.
@@ -87,16 +89,12 @@ def run_start(arguments: list[str]) -> int:
 
 
 def _start_gateway(arguments: list[str]) -> int:
-    from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
-    from synapse.cli.gateway import START_ACTION, add_gateway_options
-    from synapse.registry.files import gateways
-
     parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
     add_gateway_options(parser)
     options = parser.parse_args(arguments)
     require_deciding_person(START_ACTION)
     settings = settings_here(load=launch_settings, asks=not options.json)
-    launch = HostLaunch(verb=["gateway", *(word for word in arguments if word != "--json")])
+    launch = HostLaunch(verb=[GATEWAY, *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:
         print_json(entry.as_dict())
@@ -115,7 +113,11 @@ def run_stop(arguments: list[str]) -> int:
     if bool(options.agents) == options.all:
         parser.error("name the agents to stop, or use --all")
     registry = open_registry()
-    entries = _own_hosts(registry) if options.all else _find_each(options.agents, registry)
+    if options.all:
+        # Those that run in a gateway's process end with it.
+        entries = [entry for entry in registry.entries() if not entry.gateway]
+    else:
+        entries = _find_each(options.agents, registry)
     for entry in entries:
         stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
@@ -140,19 +142,16 @@ def _queued_note(entry: AgentEntry) -> str:
 
 def _find_each(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     # Finds all before it stops the first: a wrong name stops nothing.
-    gateways = open_gateways()
-    if GATEWAY in names and not matching(GATEWAY, [*gateways.entries(), *registry.written()]):
+    known_gateways = open_gateways()
+    if GATEWAY in names and not matching(GATEWAY, [*known_gateways.entries(), *registry.written()]):
         raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
-    found = (find_agent(name, gateways if matching(name, gateways.entries()) else registry) for name in names)
+    found = (
+        find_agent(name, known_gateways if matching(name, known_gateways.entries()) else registry) for name in names
+    )
     entries = list({entry.agent_id: entry for entry in found}.values())
     for entry in entries:
         require_own_process(entry)
     return entries
-
-
-def _own_hosts(registry: FileRegistry) -> list[AgentEntry]:
-    """Returns all agents except those that run in a gateway's process: they end with it."""
-    return [entry for entry in registry.entries() if not entry.gateway]
 
 
 def run_restart(arguments: list[str]) -> int:
@@ -228,8 +227,8 @@ def launch_of(entry: AgentEntry, words: list[str]) -> HostLaunch:
             hint=f"restart it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",
         )
     verb = [entry.agent_type]
-    if "scripted" in ours:
-        verb = ours[ours.index("scripted") : ours.index("scripted") + 2]
+    if SCRIPTED in ours:
+        verb = ours[ours.index(SCRIPTED) : ours.index(SCRIPTED) + 2]
     return HostLaunch(
         verb=verb,
         name=entry.name,

@@ -46,7 +46,8 @@ synapse queue codex
 synapse cancel 54241e7e       cancel a message
 synapse cancel --queue codex  cancel all messages queued for codex
 """
-Waiting = tuple[AgentEntry, dict[str, Any]]
+OwnedTask = tuple[AgentEntry, dict[str, Any]]
+"""A task as JSON, after its agent."""
 QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
 T = TypeVar("T")
 _ME: Final = Caller()
@@ -119,7 +120,7 @@ def run_queue(arguments: list[str]) -> int:
     return 0
 
 
-def queued_for(agent: str | None, registry: FileRegistry) -> list[Waiting]:
+def queued_for(agent: str | None, registry: FileRegistry) -> list[OwnedTask]:
     """Returns queued tasks of all agents, or of those that `agent` may name, running or not. Raises AgentNotFound."""
     stored = _stored(registry)
     if agent:
@@ -132,7 +133,7 @@ def queued_for(agent: str | None, registry: FileRegistry) -> list[Waiting]:
     return waiting + [(owner, task) for owner, task in stored if task.get("id") not in listed]
 
 
-def queued_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
+def queued_for_one(agent: str, registry: FileRegistry) -> list[OwnedTask]:
     """Returns queued tasks of exactly one agent, to cancel them: not of others with its profile.
 
     Raises AgentNotFound, AgentNotResponding or AmbiguousTarget.
@@ -150,7 +151,7 @@ def queued_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
     return [(entry, task) for task in (*queued, *(task for task in held if task.get("id") not in listed))]
 
 
-def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[Waiting]:
+def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[OwnedTask]:
     """Returns queued tasks of a stopped agent: with that name or id, else the only one of that profile."""
     left = [(owner, task) for owner, task in _stored(registry) if not owner.pid and is_of(agent, owner)]
     exact = [(owner, task) for owner, task in left if agent in (owner.name, owner.inbox, owner.agent_id)]
@@ -160,7 +161,7 @@ def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[Waiting]:
     return exact or left
 
 
-def _stored(registry: FileRegistry) -> list[Waiting]:
+def _stored(registry: FileRegistry) -> list[OwnedTask]:
     return stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
 
 
@@ -176,7 +177,7 @@ def _running(agent: str | None, registry: FileRegistry, *, is_known: bool) -> li
         return []
 
 
-def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
+def find_stored(prefix: str) -> OwnedTask:
     """Returns the task that `prefix` names, and its agent as an entry without a process.
 
     Raises TaskNotFound, AmbiguousTask or StoreFailed.
@@ -185,7 +186,7 @@ def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
     return owner(task), task_object(task)
 
 
-def stored_queue(running: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
+def stored_queue(running: dict[str, AgentEntry]) -> list[OwnedTask]:
     """Returns queued tasks of stopped agents, and of `running` ones (by inbox) those that need attention.
 
     A host's own queue does not have the latter.

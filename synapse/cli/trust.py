@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.person import objection_to_deciding
+from synapse.cli.person import objection_to_deciding, require_deciding_person
 from synapse.cli.tables import plain, short_path, table
 from synapse.client.hosts import current_folder
 from synapse.config.paths import PROJECT_FOLDER, find_project
@@ -29,7 +29,7 @@ from synapse.config.settings import (
     project_of,
 )
 from synapse.config.trust import Decision, Trust, TrustStore, read_project
-from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
+from synapse.core.errors import InvalidRequest, NotFound, UnknownProfile
 
 EXAMPLES = """
 synapse trust                    trust the current project, as it is now
@@ -52,15 +52,16 @@ def run_trust(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     # Loads only the home: the settings of a project that was trusted by mistake may be invalid.
     home = load_home(os.environ, current_folder())
-    book = TrustStore(home)
+    store = TrustStore(home)
     if options.list:
         if options.folder:
             parser.refuse(options.folder)
-        return _list(book.decisions(), as_json=options.json)
-    _require_person()
+        return _list(store.decisions(), as_json=options.json)
+    # No setting lets an agent pass, because a project can run anything.
+    require_deciding_person("decide which folders are trusted")
     if options.revoke:
-        return _revoke(book, options.folder, as_json=options.json)
-    return _trust(_project_at(options.folder, home), book, as_json=options.json)
+        return _revoke(store, options.folder, as_json=options.json)
+    return _trust(_project_at(options.folder, home), store, as_json=options.json)
 
 
 def settings_here(
@@ -101,15 +102,6 @@ def _may_ask(project: ProjectSettings) -> bool:
     if project.trust not in (Trust.UNKNOWN, Trust.CHANGED) or objection_to_deciding():
         return False
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
-
-
-def _require_person() -> None:
-    """Raises PersonRequired for an agent; no setting changes that, because a project can run anything."""
-    if why := objection_to_deciding():
-        raise PersonRequired(
-            f"only a person may decide which folders are trusted, and this command is not a person's: {why}",
-            hint="run it in a terminal of your own",
-        )
 
 
 def _ask(project: ProjectSettings) -> bool:
@@ -177,13 +169,13 @@ def _project_at(folder: str, home: Path) -> ProjectSettings:
     return project
 
 
-def _trust(project: ProjectSettings, book: TrustStore, *, as_json: bool) -> int:
+def _trust(project: ProjectSettings, store: TrustStore, *, as_json: bool) -> int:
     if project.project.problem:
         raise InvalidRequest(
             f"{project.project.folder} cannot be trusted: {project.project.problem}",
             hint="keep only plain files of your own there",
         )
-    decision = book.decide(project.project, SystemClock().now(), trusted=True)
+    decision = store.decide(project.project, SystemClock().now(), trusted=True)
     if as_json:
         print_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
@@ -197,12 +189,12 @@ def _trust(project: ProjectSettings, book: TrustStore, *, as_json: bool) -> int:
     return DONE
 
 
-def _revoke(book: TrustStore, folder: str, *, as_json: bool) -> int:
+def _revoke(store: TrustStore, folder: str, *, as_json: bool) -> int:
     # A project that no longer exists can be revoked too, by its path.
     wanted = Path(folder or current_folder()).resolve()
-    known = {decision.folder for decision in book.decisions()}
+    known = {decision.folder for decision in store.decisions()}
     place = wanted if wanted in known else Path(find_project(str(wanted)) or wanted)
-    book.revoke(place)
+    store.revoke(place)
     if as_json:
         print_json({"folder": str(place), "state": "not trusted"})
     else:

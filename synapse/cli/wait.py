@@ -78,7 +78,8 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     clock = SystemClock()
     deadline = clock.monotonic() + (options.seconds("--timeout") or _response_timeout())
     own = own_agent(registry) if options.has("--response") and not options.has("--from") else None
-    until = is_submitted if _level(options) == "submitted" else is_answered
+    is_for_answer = _level(options) == "answered"
+    until = is_answered if is_for_answer else is_submitted
     if options.has("--response"):
         body["metadata"]["response_expected"] = True
     progress = ProgressPrinter(entry, options)
@@ -91,7 +92,8 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
             watch.follow(task_id)
         sent = _deliver(entry, body, options, registry, own, task_id)
         task_id = task_id or str(sent.get("id", ""))
-        print_notice(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_awaited(options)}")
+        awaited = "the answer" if is_for_answer else "proof of delivery"
+        print_notice(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {awaited}")
         task = watch.wait(task_id, until, progress)
     except TargetWaits as waits:
         return report_waiting(watch.receiver, waits, options, task_id=task_id)
@@ -304,10 +306,6 @@ def _level(options: Options) -> str:
     if options.has("--response"):
         return "answered"
     return options.text("--wait") or "submitted"
-
-
-def _awaited(options: Options) -> str:
-    return "the answer" if _level(options) == "answered" else "proof of delivery"
 
 
 class TaskWatch:

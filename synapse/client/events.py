@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from synapse.client.http import (
     READ_SIZE,
@@ -53,7 +53,9 @@ class EventDecoder:
 
     def _receive_line(self, line: str) -> ServerEvent | None:
         if not line:
-            return self._dispatch()
+            event = ServerEvent(self._id, self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data = "", []
+            return event
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         match field:
@@ -66,11 +68,6 @@ class EventDecoder:
             case _:
                 pass  # a comment that keeps the connection open, or a field that we do not use
         return None
-
-    def _dispatch(self) -> ServerEvent | None:
-        event = ServerEvent(self._id, self._name, "\n".join(self._data)) if self._data else None
-        self._name, self._data = "", []
-        return event
 
 
 class EventStream:
@@ -99,7 +96,10 @@ class EventStream:
         if header(head, b"content-type").startswith(b"text/event-stream"):
             self._decode(rest)
             return None
-        return Answer(status_of(head), self._whole_object(rest, deadline))
+        status = status_of(head)
+        while data := self._read(deadline):
+            rest += data
+        return Answer(status, as_object(self._unchunked(rest)))
 
     def next(self, deadline: float) -> ServerEvent | None:
         """Returns the next event, or None at the end of the stream.
@@ -143,11 +143,6 @@ class EventStream:
         if left <= 0:
             raise TimeoutError
         self._connection.settimeout(left)
-
-    def _whole_object(self, rest: bytes, deadline: float) -> dict[str, Any]:
-        while data := self._read(deadline):
-            rest += data
-        return as_object(self._unchunked(rest))
 
 
 def open_stream(

@@ -9,7 +9,6 @@ from synapse.client.hosts import exchange, not_responding, refusal_of
 from synapse.client.http import NoAnswer
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
-from synapse.core.json_text import object_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +59,3 @@ def ask_all(
     for thread in threads:
         thread.join()
     return replies
-
-
-def current_task(status: "dict[str, Any]") -> "dict[str, Any]":
-    """Returns the task that the host is working on, from its status, or an empty object."""
-    return object_in(status, "current_task")

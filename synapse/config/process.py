@@ -175,7 +175,7 @@ class SystemClock:
 
 @cache
 def _boot_id() -> str:
-    """The boot's own id, read once."""
+    """Returns the id of this boot of the machine, read once; empty where the system has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -183,7 +183,7 @@ def _boot_id() -> str:
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a command's coroutine on uvloop, as `asyncio.run` does.
+    """Runs a coroutine on uvloop, as `asyncio.run` does on asyncio's own loop.
 
     Other threads wake asyncio's own loop through a socket, which a sandbox may forbid: the loop would never learn that
     the store has answered.

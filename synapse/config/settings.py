@@ -493,9 +493,20 @@ def load_profile(name: str, sources: Sequence[ProfileSource] = (BUNDLED_PROFILES
         InvalidProfile: its file is invalid; the message names the key.
     """
     for source in sources:
-        if name in _names(source):
-            _check_name(name, _path(source, name))
-            return _with_absolute_program(_parsed(_content(source, name), name, _path(source, name)), source)
+        if name not in _names(source):
+            continue
+        path = _path(source, name)
+        # It becomes part of an agent id, which is typed, listed and a file name.
+        if len(name) > _LONGEST_NAME or is_marked(name):
+            limits = f"at most {_LONGEST_NAME} characters, and not beginning with '{UNVERIFIED}' or '{KEY}'"
+            raise InvalidProfile(f"'{name}' cannot be the name of a profile", hint=f"rename {path}: {limits}")
+        try:
+            # Of a project, the bytes that the person trusts.
+            content = path.read_bytes() if isinstance(source, Path) else source.files[f"{PROJECT_PROFILES}{path.name}"]
+            profile = parse_profile(tomllib.loads(content.decode("utf-8")), name)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
+        return _with_absolute_program(profile, source)
     known = profile_names(sources)
     meant = nearest(name, known)
     raise UnknownProfile(
@@ -516,36 +527,9 @@ def _names(source: ProfileSource) -> Iterator[str]:
     return (name for path in source.files if (name := profile_in(path)))
 
 
-def _check_name(name: str, path: Path) -> None:
-    """Raises InvalidProfile unless the name can be part of an agent id, which is typed, listed and a file name."""
-    if len(name) > _LONGEST_NAME or is_marked(name):
-        raise InvalidProfile(
-            f"'{name}' cannot be the name of a profile",
-            hint=f"rename {path}: at most {_LONGEST_NAME} characters, and not beginning with '{UNVERIFIED}' or '{KEY}'",
-        )
-
-
 def _path(source: ProfileSource, name: str) -> Path:
     folder = source if isinstance(source, Path) else source.place / PROJECT_PROFILES
     return folder / (name + _PROFILE_SUFFIX)
-
-
-def _content(source: ProfileSource, name: str) -> bytes:
-    """Returns the content of a profile; for a project, the bytes that the person trusts. Raises InvalidProfile."""
-    if not isinstance(source, Path):
-        return source.files[PROJECT_PROFILES + name + _PROFILE_SUFFIX]
-    path = _path(source, name)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
-
-
-def _parsed(content: bytes, name: str, path: Path) -> Profile:
-    try:
-        return parse_profile(tomllib.loads(content.decode("utf-8")), name)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
 
 
 def _with_absolute_program(profile: Profile, source: ProfileSource) -> Profile:

@@ -58,7 +58,7 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
 
 
 def pause_after(quick_ends: int) -> float:
-    """Return the seconds to wait before the next start, after so many quick ends in a row."""
+    """Returns the seconds to wait before the next start, after so many quick ends in a row."""
     return float(min(2.0 ** max(quick_ends - 1, 0), LONGEST_PAUSE))
 
 
@@ -91,7 +91,7 @@ class AgentAutostart:
         """The number of starts so far."""
 
     async def keep(self) -> None:
-        """Start the agent whenever it does not run, until cancelled."""
+        """Starts the agent whenever it does not run, until cancelled."""
         while True:
             if await self._may_run():
                 await pause(WATCH_SECONDS)
@@ -114,7 +114,7 @@ class AgentAutostart:
             return True
 
     async def _run_once(self) -> int:
-        """Start the host and return its exit status."""
+        """Starts the host and returns its exit status."""
         self.starts += 1
         try:
             with self._output() as output:
@@ -125,7 +125,8 @@ class AgentAutostart:
                     stderr=asyncio.subprocess.STDOUT,
                     start_new_session=True,
                     cwd=self._agent.working_dir or None,
-                    env=self._environment(),
+                    # Without the gateway's secrets, which an agent's programs must not read.
+                    env={name: value for name, value in host_environment().items() if name not in self._secrets},
                 )
         except OSError as error:
             log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
@@ -140,19 +141,15 @@ class AgentAutostart:
             await _terminate(process)
             raise
 
-    def _environment(self) -> dict[str, str]:
-        """Return this process's environment without the gateway's secrets, which an agent's programs must not read."""
-        return {name: value for name, value in host_environment().items() if name not in self._secrets}
-
     def _output(self) -> IO[bytes]:
-        """Open the file for the host's output; it holds that of the last start."""
+        """Opens the file for the host's output; it holds that of the last start."""
         make_private(self._logs)
         path = self._logs / f"kept-{self._agent.id}.out"
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def host_command(agent: AgentConfig) -> list[str]:
-    """Return the command line of the agent's host."""
+    """Returns the command line of the agent's host."""
     launch = HostLaunch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
     return launch.command()
 

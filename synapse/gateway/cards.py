@@ -86,18 +86,18 @@ class GatewayCards:
     """Decides which paths need no credentials."""
 
     def answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
-        """Answer with the card that the request asks for, and an ETag; shared caches get only public cards."""
+        """Answers with the card that the request asks for, and an ETag; shared caches get only public cards."""
         body = self.body(agent, asked_version(wire)[:3], wire.headers)
         shared = self.is_public(wire.path) and not any(wire.header(name) for name in _CREDENTIALS)
         return CachedDocument(body, max_age=CARD_SECONDS, vary=_VARY, shared=shared).answer(wire)
 
     def extended_answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
-        """Answer with the card for authenticated callers, who have to revalidate a cached one."""
+        """Answers with the card for authenticated callers, who have to revalidate a cached one."""
         body = self.body(agent, asked_version(wire)[:3], wire.headers)
         return CachedDocument(body, max_age=0, vary=_VARY).answer(wire)
 
     def body(self, agent: ListedAgent, version: str, headers: Headers = ()) -> bytes:
-        """Return the card as JSON; an unknown version gets the current card, because cards are not versioned."""
+        """Returns the card as JSON; an unknown version gets the current card, because cards are not versioned."""
         urls = _AgentUrls(self.addresses.of(headers), agent.id, self.grpc_port)
         if version == encode_0_3.VERSION:
             return proto_json.to_json(self._former(agent, urls))
@@ -137,7 +137,7 @@ class GatewayCards:
         return {**card, **encode_0_3.security_fields(self.methods)}
 
     def _interfaces(self, agent: ListedAgent, urls: _AgentUrls) -> list[Wire]:
-        """Return the agent's interfaces, the preferred first; gRPC last, because some clients fail on it."""
+        """Returns the agent's interfaces, the preferred first; gRPC last, because some clients fail on it."""
         switches = self.config_of(agent.id)
         versions = [(encode_1_0.VERSION, f"{urls.base}/v1")]
         if switches.advertise_0_3:
@@ -192,12 +192,12 @@ class _AgentUrls:
 
 
 def is_discovery(path: str) -> bool:
-    """Return whether a path only lists agents and may be public; extended cards never are."""
+    """Returns whether a path only lists agents and may be public; extended cards never are."""
     return path == LIST_PATH or path.startswith("/.well-known/agent-cards/") or path.endswith(ORIGIN_CARD)
 
 
 def discovery_dialect(cards: GatewayCards) -> Dialect:
-    """Return the dialect of the list, the cards, and the registration."""
+    """Returns the dialect of the list, the cards, and the registration."""
 
     def card_of(agent: str, wire: WireRequest) -> Call[ListedAgent]:
         answer = partial(cards.answer, wire)
@@ -233,7 +233,7 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
 
 
 def _error_encoder(wire: WireRequest) -> Callable[[SynapseError], WireAnswer]:
-    """Return the error encoder of the version that the request names, else that of the supervisor contract."""
+    """Returns the error encoder of the version that the request names, else that of the supervisor contract."""
     try:
         return _ERROR_ENCODERS[asked_dialect(wire)]
     except SynapseError:
@@ -252,7 +252,7 @@ _ERROR_ENCODERS: Final[Mapping[str, Callable[[SynapseError], WireAnswer]]] = {
 
 
 def status_dialect(me: AgentEntry) -> Dialect:
-    """Return the dialect that `synapse list` asks. It names no agents, because some callers may see only some."""
+    """Returns the dialect that `synapse list` asks. It names no agents, because some callers may see only some."""
 
     def status(_wire: WireRequest) -> WireAnswer:
         fields = {"state": READY, "status": "IDLE", "agent_id": me.agent_id, "url": me.endpoint}
@@ -268,7 +268,10 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _list(_wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
-    return Call(ListAgents(), _encode_list, headers=NO_STORE)
+    def encode(agents: tuple[ListedAgent, ...]) -> bytes:
+        return proto_json.to_json(encode_supervisor.agent_list(agents))
+
+    return Call(ListAgents(), encode, headers=NO_STORE)
 
 
 def _register(wire: WireRequest) -> Call[ListedAgent]:
@@ -278,21 +281,16 @@ def _register(wire: WireRequest) -> Call[ListedAgent]:
         raise InvalidRequest(str(error), hint='send {"url": "https://…", "id": "a name, or leave it out"}') from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedJson("the body is not JSON") from error
-    return Call(RegisterAgent(url=given.url, agent=given.id), _encode_listed, status=201)
+
+    def encode(agent: ListedAgent) -> bytes:
+        listed: list[Wire] = encode_supervisor.agent_list([agent])["agents"]
+        return proto_json.to_json(listed[0])
+
+    return Call(RegisterAgent(url=given.url, agent=given.id), encode, status=201)
 
 
 def _remove(wire: WireRequest) -> Call[ExternalAgent]:
-    return Call(RemoveAgent(wire.params[AGENT]), _encode_nothing, status=204)
+    def encode(_removed: ExternalAgent) -> bytes:
+        return b""
 
-
-def _encode_list(agents: tuple[ListedAgent, ...]) -> bytes:
-    return proto_json.to_json(encode_supervisor.agent_list(agents))
-
-
-def _encode_nothing(_removed: object) -> bytes:
-    return b""
-
-
-def _encode_listed(agent: ListedAgent) -> bytes:
-    listed: list[dict[str, Any]] = encode_supervisor.agent_list([agent])["agents"]
-    return proto_json.to_json(listed[0])
+    return Call(RemoveAgent(wire.params[AGENT]), encode, status=204)

@@ -29,7 +29,7 @@ from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
 from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket, new_entry
-from synapse.registry.files import GATEWAY, FileRegistry, gateways
+from synapse.registry.files import GATEWAY, gateways
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
 
@@ -96,7 +96,7 @@ class GatewayConfig:
     cors: Table = field(default_factory=dict[str, Any])
 
     def agent(self, name: str) -> AgentConfig:
-        """Return the settings of an agent; the defaults for one that the file does not name."""
+        """Returns the settings of an agent; the defaults for one that the file does not name."""
         return next((agent for agent in self.agents if agent.id == name), AgentConfig(id=name))
 
     @property
@@ -108,7 +108,7 @@ class GatewayConfig:
 
 
 def load_config(path: Path, flags: Mapping[str, object] | None = None) -> GatewayConfig:
-    """Read the file, if it exists, and apply the `flags` that are not None. Raises InvalidSettings."""
+    """Reads the file, if it exists, and applies the `flags` that are not None. Raises InvalidSettings."""
     values = _from_file(path)
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     return _checked(GatewayConfig(**values), path)
@@ -161,7 +161,7 @@ def _agent(table: object, path: Path) -> AgentConfig:
 
 
 def _values(kind: type[Any], table: Table, where: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a table, each checked against the type of the field of its name."""
+    """Returns the values of a table, each checked against the type of the field of its name."""
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in NOT_IN_FILES}
     kinds = {name: type_name for name, type_name in known.items() if name not in without}
     values: dict[str, Any] = {}
@@ -179,14 +179,10 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 _TYPES: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "str": ("text", lambda value: isinstance(value, str)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "int": ("a whole number", _is_number),
+    "int": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "tuple[str, ...]": ("a list of texts", _is_texts),
     "Table": ("a table", lambda value: isinstance(value, dict)),
 }
@@ -219,11 +215,18 @@ class GatewayPlan:
 
 
 def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> HostIdentity:
-    """Listen on the port, and on a Unix socket for this user's commands. Raises PortTaken or InvalidSettings."""
+    """Listens on the port, and on a Unix socket for this user's commands. Raises PortTaken or InvalidSettings."""
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
-        raise _port_taken(config.port, gateways(settings.home)) from error
+        if any(entry.port == config.port for entry in gateways(settings.home).entries()):
+            raise PortTaken(
+                f"port {config.port} is taken by a running gateway",
+                hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
+            ) from error
+        raise PortTaken(
+            f"port {config.port} is taken by another program", hint="choose another one with --port"
+        ) from error
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
@@ -236,22 +239,13 @@ def reserve_gateway(config: GatewayConfig, settings: Settings, clock: Clock, *, 
     return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 
-def _port_taken(port: int, known: FileRegistry) -> PortTaken:
-    if any(entry.port == port for entry in known.entries()):
-        return PortTaken(
-            f"port {port} is taken by a running gateway",
-            hint="`synapse stop gateway` stops it; a second one needs another --port and --grpc-port",
-        )
-    return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
-
-
 def own_url(host: str, port: int, *, tls: bool) -> str:
-    """Return the address of a gateway without `public_url`."""
+    """Returns the address of a gateway without `public_url`."""
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
 
 
 def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
-    """Return the addresses for a gateway's cards; `public_url` alone when it is set."""
+    """Returns the addresses for a gateway's cards; `public_url` alone when it is set."""
     if config.public_url:
         return Addresses(url)
     is_everywhere = config.host in _ALL_INTERFACES

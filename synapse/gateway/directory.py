@@ -56,11 +56,11 @@ class GatewayAgent:
         return gateway_name(self.entry)
 
     async def command(self, request: HostCommand, caller: Caller) -> CommandResult:
-        """Run `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
+        """Runs `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
         return await self.hosts.command(self.entry, request, caller)
 
     async def state(self) -> str:
-        """Return the agent's state, one of `core.agent.AGENT_STATES`; EXITED when its process does not answer."""
+        """Returns the agent's state, one of `core.agent.AGENT_STATES`; EXITED when its process does not answer."""
         try:
             return (await self.hosts.status(self.entry)).state
         except AgentNotResponding:
@@ -68,7 +68,7 @@ class GatewayAgent:
 
 
 def gateway_name(entry: AgentEntry) -> str:
-    """Return the name of an agent at the gateway."""
+    """Returns the name of an agent at the gateway."""
     return entry.name or entry.agent_id
 
 
@@ -76,15 +76,15 @@ class AgentSource(Protocol):
     """Provides some of the directory's agents."""
 
     async def refresh(self) -> None:
-        """Update the agents. Raises RegistryFailed."""
+        """Updates the agents. Raises RegistryFailed."""
         ...
 
     def is_current(self) -> bool:
-        """Return whether `refresh` would change nothing. Does not block."""
+        """Returns whether `refresh` would change nothing. Does not block."""
         ...
 
     def __call__(self) -> Iterable[GatewayAgent]:
-        """Return the agents as of the last `refresh`. Does not block."""
+        """Returns the agents as of the last `refresh`. Does not block."""
         ...
 
 
@@ -99,7 +99,7 @@ class LocalAgents:
         self._agents: tuple[GatewayAgent, ...] = ()
 
     async def refresh(self) -> None:
-        """Read the registry if it has changed. Raises RegistryFailed."""
+        """Reads the registry if it has changed. Raises RegistryFailed."""
         entries = await self._registry.agents()
         if entries is not self._entries:
             self._entries = entries
@@ -137,16 +137,16 @@ class GatewayDirectory:
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
 
     async def refresh(self) -> None:
-        """Update all sources. Raises RegistryFailed."""
+        """Updates all sources. Raises RegistryFailed."""
         for source in self._sources:
             await source.refresh()
 
     def is_current(self) -> bool:
-        """Return whether `refresh` would change nothing. Does not block."""
+        """Returns whether `refresh` would change nothing. Does not block."""
         return all(source.is_current() for source in self._sources)
 
     def agents(self) -> tuple[GatewayAgent, ...]:
-        """Return all agents, sorted by name."""
+        """Returns all agents, sorted by name."""
         found: dict[str, GatewayAgent] = {}
         for source in self._sources:
             for agent in source():
@@ -154,29 +154,29 @@ class GatewayDirectory:
         return tuple(found[name] for name in sorted(found))
 
     def find(self, name: str) -> GatewayAgent | None:
-        """Return the agent of that name, or None."""
+        """Returns the agent of that name, or None."""
         return next((agent for source in self._sources for agent in source() if agent.name == name), None)
 
     def extensions_of(self, name: str) -> Extensions:
-        """Return the A2A extensions of an agent, its own and those that the gateway adds."""
+        """Returns the A2A extensions of an agent, its own and those that the gateway adds."""
         here = self.find(name)
         return joined(self._extensions.get(name, ()), here.extensions if here is not None else ())
 
     def lacks_of(self, name: str) -> frozenset[str]:
-        """Return the A2A capabilities that an agent lacks, at the gateway or altogether."""
+        """Returns the A2A capabilities that an agent lacks, at the gateway or altogether."""
         here = self.find(name)
         return frozenset((*self._lacks.get(name, ()), *(here.entry.lacks.split() if here is not None else ())))
 
     def owner(self, task: Task) -> GatewayAgent | None:
-        """Return the running agent that owns the task, or None."""
+        """Returns the running agent that owns the task, or None."""
         return next((agent for source in self._sources for agent in source() if agent.entry.inbox == task.inbox), None)
 
     def name_of(self, task: Task) -> str:
-        """Return the name of a task's agent, also when the agent does not run."""
+        """Returns the name of a task's agent, also when the agent does not run."""
         owner = self.owner(task)
         return owner.name if owner is not None else left_name(task)
 
 
 def left_name(task: Task) -> str:
-    """Return the name of a stopped agent from one of its tasks; an inbox with a folder in it is not a given name."""
+    """Returns the name of a stopped agent from one of its tasks; an inbox with a folder in it is not a given name."""
     return task.agent_id if "@" in task.inbox else task.inbox

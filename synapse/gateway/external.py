@@ -64,12 +64,12 @@ class GatewayExternals:
         self._changing = asyncio.Lock()
 
     async def start_known(self) -> None:
-        """Run the stored agents; log those that cannot be run. Raises StoreFailed."""
+        """Runs the stored agents; logs those that cannot be run. Raises StoreFailed."""
         self._last_fingerprint = await self._fingerprint()
         await self._follow_store()
 
     async def recheck(self) -> None:
-        """Apply changes by `synapse external` and by other gateways. Called every few seconds.
+        """Applies changes by `synapse external` and by other gateways. Called every few seconds.
 
         An external agent runs in one gateway at a time; when that gateway is gone, another takes the agent over.
         """
@@ -84,7 +84,7 @@ class GatewayExternals:
             log.warning("externals_not_read", extra={"error": str(error)})
 
     async def register(self, request: RegisterAgent, caller: Caller) -> ExternalAgent:
-        """Fetch an agent's card, store the agent and run it.
+        """Fetches an agent's card, stores the agent and runs it.
 
         Raises:
             NoAgentThere: no agent answers at the URL, or none with a supported interface.
@@ -107,7 +107,7 @@ class GatewayExternals:
         return agent
 
     async def remove(self, agent: str) -> ExternalAgent:
-        """Remove a registered agent. Raises AgentNotFound."""
+        """Removes a registered agent. Raises AgentNotFound."""
         try:
             known = await self._externals.remove(RemoveExternal(agent))
         except ExternalAgentNotFound:
@@ -121,7 +121,7 @@ class GatewayExternals:
         return await asyncio.to_thread(self._external_store.fingerprint), others - {self._sockets.gateway}
 
     async def _follow_store(self) -> None:
-        """Run exactly the stored agents. Raises StoreFailed."""
+        """Runs exactly the stored agents. Raises StoreFailed."""
         async with self._changing:
             # Read under the lock: every running agent was stored before.
             known = await self._externals.list()
@@ -137,7 +137,7 @@ class GatewayExternals:
                         self._last_fingerprint = None  # the next recheck tries again
 
     async def _check_name_free(self, name: str) -> None:
-        """Raise NameTaken if an agent of this machine has the name, or if messages wait for one."""
+        """Raises NameTaken if an agent of this machine has the name, or if messages wait for one."""
         ours = [agent.entry for agent in self._agents() if agent.entry.agent_type != EXTERNAL]
         # In-process agents of this gateway are in `ours`, also when the registry lists them.
         others = [entry for entry in await self._registry.agents() if entry.gateway != self._sockets.gateway]
@@ -148,7 +148,7 @@ class GatewayExternals:
             raise NameTaken(f"messages wait for an agent of this machine named '{name}'", hint="choose another id")
 
     async def _run(self, agent: ExternalAgent) -> None:
-        """Run an agent; restart it if it has changed since it was started."""
+        """Runs an agent; restarts it if it has changed since it was started."""
         if self._running.get(agent.alias) == agent:
             return
         if self._running.pop(agent.alias, None) is not None:
@@ -176,7 +176,7 @@ class GatewayExternals:
 async def external_agent(
     agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False
 ) -> RunningAgent:
-    """Return the running agent around a RemoteDriver. It has a client of its own, so a slow agent delays no other."""
+    """Returns the running agent around a RemoteDriver. It has a client of its own, so a slow agent delays no other."""
     client = A2AClient(credentials=credentials_under(home).find, allow_private=allow_private)
     refs = await asyncio.to_thread(FileTaskRefs, home / FOLDER / "threads" / f"{agent.alias}.json")
     driver = RemoteDriver(agent, client, refs, clock)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from synapse import __version__
-from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
+from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
-from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
+from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
 from synapse.dialects.hub.routes import hub_dialect
@@ -110,7 +110,16 @@ class Gateway:
         self._tickets = new_tickets()
         self._metrics = Metrics()
         self._streams = StreamLimit(plan.access.open_streams)
-        self.auth = self._build_auth()
+        self.auth = build_gateway_auth(
+            plan.access,
+            home=plan.settings.home,
+            names=gateway_names(
+                plan.access, host=plan.config.host, port=self._me.port, public_url=plan.config.public_url
+            ),
+            clock=self._clock,
+            tickets=self._tickets,
+            is_public=self._is_public,
+        )
         self.service = self._new_service()
         self.grpc_url = ""
         """The address of the gRPC server; empty until it listens."""
@@ -121,7 +130,7 @@ class Gateway:
         return self._me.endpoint
 
     async def run(self, on_ready: Callable[[Gateway], None]) -> None:
-        """Serve until a stop signal. Raises NameTaken, InvalidScript, InvalidSettings or StoreFailed at the start."""
+        """Serves until a stop signal. Raises NameTaken, InvalidScript, InvalidSettings or StoreFailed at the start."""
         stop = stop_signal()
         servers = self._servers()
         try:
@@ -159,7 +168,7 @@ class Gateway:
             self._hosts.close()
 
     def _check_default_agent(self) -> None:
-        """Raise InvalidSettings for a default agent that is neither configured nor running at the start."""
+        """Raises InvalidSettings for a default agent that is neither configured nor running at the start."""
         wanted = self._config.default_agent
         known = {agent.id for agent in self._config.agents} | {agent.name for agent in self.directory.agents()}
         if not wanted or wanted in known:
@@ -203,23 +212,20 @@ class Gateway:
         ]
 
     async def _sweep(self) -> None:
+        """Every few seconds, does what no event triggers; also restores registry entries whose files were removed."""
         while True:
             await pause(SWEEP_SECONDS)
             try:
                 await self.service.recheck()
             except RegistryFailed as error:
                 log.warning("registry_not_read", extra={"error": str(error)})
-            await self._restore_entries()
+            try:
+                if await self._gateways.find(self._me.agent_id) is None:
+                    await self._gateways.publish(self._me)
+                await self._sockets.restore()
+            except RegistryFailed as error:
+                log.warning("registry_entry_not_restored", extra={"error": str(error)})
             await self._externals.recheck()
-
-    async def _restore_entries(self) -> None:
-        """Write the gateway's entry, and those of its in-process agents, again if their files were removed."""
-        try:
-            if await self._gateways.find(self._me.agent_id) is None:
-                await self._gateways.publish(self._me)
-            await self._sockets.restore()
-        except RegistryFailed as error:
-            log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -239,13 +245,12 @@ class Gateway:
             tasks,
             self._externals,
             self._describe,
-            new_ticket=self._new_ticket,
+            new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
-            quotas=KeyQuotas(self._plan.access.stored_bytes_per_key, self._bytes_of, self._clock),
+            quotas=KeyQuotas(
+                self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
+            ),
         )
-
-    async def _bytes_of(self, scope: str) -> int:
-        return await self._store.stored_bytes(scope=scope)
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
         lacks = self.directory.lacks_of(agent.name)
@@ -255,9 +260,6 @@ class Gateway:
             capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
         )
 
-    def _new_ticket(self, caller: Caller) -> Ticket:
-        return self._tickets.issue(caller, self._clock)
-
     @cached_property
     def _is_public(self) -> Callable[[str], bool]:
         """Decides which paths need no credentials."""
@@ -265,19 +267,8 @@ class Gateway:
         discovery = is_discovery if config.public_discovery else None
         return public_paths(discovery=discovery, metrics=config.public_metrics)
 
-    def _build_auth(self) -> GatewayAuth:
-        config, access = self._config, self._plan.access
-        return build_gateway_auth(
-            access,
-            home=self._settings.home,
-            names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
-            clock=self._clock,
-            tickets=self._tickets,
-            is_public=self._is_public,
-        )
-
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
-        """Return the HTTP server for the network, the one for this user's commands, and the gRPC server.
+        """Returns the HTTP server for the network, the one for this user's commands, and the gRPC server.
 
         Those for the network use TLS when there is a certificate.
         """
@@ -326,24 +317,24 @@ class Gateway:
         )
         grpc.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.auth.methods, self._me.endpoint))
+        observed = ObservedService(self.service, "hub_websocket", self._metrics.count)
+        hub_socket = HubSocket(
+            observed, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire
+        )
         app = HttpApp(
             LimitedStreams(self.service, self._streams),
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(self._hub_socket())},
+            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )
         probed = ProbedApp(app, self._store.last_seq, self._clock.monotonic)
         return CorsApp(probed, self._plan.access.origins) if self._plan.access.origins else probed
 
-    def _hub_socket(self) -> HubSocket:
-        service = ObservedService(self.service, "hub_websocket", self._metrics.count)
-        return HubSocket(service, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire)
-
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
-        """Return the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""
+        """Returns the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""
         auth = LocalAuth(
             uid=os.getuid(),
             hosts=loopback_hosts(self._me.port),
@@ -362,7 +353,7 @@ class Gateway:
         return admit
 
     def _refreshed(self, admitted: Caller | Awaitable[Caller]) -> Caller | Awaitable[Caller]:
-        """Refresh the directory before a request is decoded: what its agent declares decides how it is answered."""
+        """Refreshes the directory before a request is decoded: what its agent declares decides how it is answered."""
         return admitted if self.directory.is_current() else self._refresh_for(admitted)
 
     async def _refresh_for(self, admitted: Caller | Awaitable[Caller]) -> Caller:
@@ -372,7 +363,7 @@ class Gateway:
 
 
 def _limited(caller: Caller) -> Caller:
-    """Return the caller; an agent on the Unix socket has fewer rights than a person."""
+    """Returns the caller; an agent on the Unix socket has fewer rights than a person."""
     return caller if caller.may_decide else replace(caller, actions=_ACTIONS_OF_AGENTS)
 
 
@@ -381,7 +372,7 @@ async def _limited_later(admitted: Awaitable[Caller]) -> Caller:
 
 
 def describe(agent: GatewayAgent, state: str) -> ListedAgent:
-    """Describe an agent for lists and cards."""
+    """Describes an agent for lists and cards."""
     kind = agent.entry.agent_type
     return ListedAgent(
         id=agent.name,
@@ -396,7 +387,7 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
 
 
 async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) -> None:
-    """Open the store, run the gateway, and release everything.
+    """Opens the store, runs the gateway, and releases everything.
 
     Raises StoreFailed, and what `Gateway.run` raises.
     """
@@ -412,10 +403,10 @@ async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) ->
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the TLS context of the server, for TLS 1.2 or newer.
+    """Returns the TLS context of the server, for TLS 1.2 or newer.
 
     Raises:
-        InvalidSettings: a file cannot be read or is not valid, the two do not match, or everybody can read the key.
+        InvalidSettings: a file cannot be read or is not valid, the two do not match, or other users can read the key.
     """
     for path in (certificate, key):
         try:
@@ -423,7 +414,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
         except OSError as error:
             raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
     if key.stat().st_mode & stat.S_IROTH:
-        raise InvalidSettings(f"everybody can read the private key {key}", hint=f"chmod 600 {key}")
+        raise InvalidSettings(f"other users can read the private key {key}", hint=f"chmod 600 {key}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

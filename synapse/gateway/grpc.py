@@ -61,13 +61,13 @@ class GatewayGrpc:
         """Its address for clients: A2A 1.0.1 wants host and port, without a scheme."""
 
     def offer(self, dialects: Mapping[str, Dialect]) -> None:
-        """Serve the dialects that gRPC defines."""
+        """Serves the dialects that gRPC defines."""
         from synapse.server.grpc_methods import current_service, former_service  # noqa: PLC0415 - see above
 
         self.server.offer(current_service(dialects[A2A_V1]), former_service(dialects[A2A_V0_3], MOUNT))
 
     def _admit(self, headers: GrpcHeaders, path: str, peer: str) -> Caller | Awaitable[Caller]:
-        """Apply the rules of HTTP. gRPC does not expose the connection, so the two addresses identify its owner."""
+        """Applies the rules of HTTP. gRPC does not expose the connection, so the two addresses identify its owner."""
         host, port = _address(peer)
         owner = NOBODY
         if host == self._host and ":" not in host:
@@ -77,7 +77,7 @@ class GatewayGrpc:
 
 @contextmanager
 def _silenced() -> Generator[None]:
-    """Silence gRPC, which writes lines to stderr, such as one for each agent that the gateway starts.
+    """Silences gRPC, which writes lines to stderr, such as one for each agent that the gateway starts.
 
     It reads the setting only from the environment, and only when it is loaded. Agents that the gateway starts later
     must not inherit the setting.
@@ -93,13 +93,13 @@ def _silenced() -> Generator[None]:
 
 
 def _address(peer: str) -> tuple[str, int]:
-    """Parse `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    """Parses `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     found = _PEER.fullmatch(unquote(peer))
     return (found["host"], int(found["port"])) if found else (peer, 0)
 
 
 def _key_pair(access: AccessSettings) -> tuple[bytes, bytes] | None:
-    """Return the key and the certificate, which `tls_context` has checked for HTTP."""
+    """Returns the key and the certificate, which `tls_context` has checked for HTTP."""
     if access.tls_cert is None or access.tls_key is None:
         return None
     return access.tls_key.read_bytes(), access.tls_cert.read_bytes()

@@ -9,9 +9,9 @@ reader that accepts nothing for SLOW_SECONDS is disconnected, and told after whi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import Any, Final
+from typing import Final
 
 from synapse.auth.authenticators import TICKET_FIELD
 from synapse.core.caller import Caller
@@ -38,14 +38,6 @@ AcquireSlot = Callable[[Caller], AbstractContextManager[object]]
 """Holds a stream slot for a connection, or raises TooManyStreams."""
 
 
-def _no_rate_limit(_caller: Caller) -> None:
-    """Counts nothing."""
-
-
-def _no_stream_limit(_caller: Caller) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 class HubSocket:
     """Implements WebSocketHandler.
 
@@ -58,8 +50,8 @@ class HubSocket:
         service: Handler,
         agent_name: AgentName,
         *,
-        count: Callable[[Caller], None] = _no_rate_limit,
-        acquire_slot: AcquireSlot = _no_stream_limit,
+        count: Callable[[Caller], None] = lambda _caller: None,
+        acquire_slot: AcquireSlot = lambda _caller: nullcontext(),
         slow_seconds: float = SLOW_SECONDS,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
@@ -71,7 +63,7 @@ class HubSocket:
         self._longest_seconds = longest_seconds
 
     async def __call__(self, channel: WebSocketChannel, caller: Caller) -> None:
-        """Serve one connection until the client leaves, is too slow, or has to authenticate again.
+        """Serves one connection until the client leaves, is too slow, or has to authenticate again.
 
         Raises:
             AccessDenied: its credentials are no longer valid.
@@ -136,40 +128,37 @@ class _Session:
         return tuple(self._followers.values())
 
     async def receive(self, frame: bytes | str) -> None:
-        """Run the request in a frame; answer with an error frame when it fails."""
+        """Runs the request in a frame; answers with an error frame when it fails."""
         about: dict[str, str] = {}
         try:
             incoming = hub.decode_incoming(frame)
             if incoming.message_id:
                 about["messageId"] = incoming.message_id
-            await self._do(incoming, about)
+            inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
+            if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
+                about["taskId"] = inner.task_id
+                await self._subscribe(incoming.subscribe, inner)
+            elif incoming.send is not None and isinstance(inner, SendMessage):
+                self._check_task_limit()
+                task = await self._service.handle(incoming.send, self.caller)
+                about["taskId"] = task.id
+                await self._follow_sent(task, is_new=not inner.task_id)
+            else:
+                await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
         except SynapseError as error:
             await self.send_error(error, about)
 
     async def send_error(self, error: SynapseError, about: dict[str, str] | None = None) -> None:
         await self.outgoing.put((0, hub.encode_error(error, seq=self.seq, about=about or {})))
 
-    async def _do(self, incoming: hub.Incoming, about: dict[str, str]) -> None:
-        inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
-        if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
-            about["taskId"] = inner.task_id
-            await self._subscribe(incoming.subscribe, inner)
-        elif incoming.send is not None and isinstance(inner, SendMessage):
-            self._check_task_limit()
-            task = await self._service.handle(incoming.send, self.caller)
-            about["taskId"] = task.id
-            await self._follow_sent(task, is_new=not inner.task_id)
-        else:
-            await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
-
     async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
-        """Follow a task from the seq that the client names, also when the session follows it already."""
+        """Follows a task from the seq that the client names, also when the session follows it already."""
         if wanted.task_id not in self._followers:
             self._check_task_limit()
         updates = await self._service.handle(request, self.caller)
         if (follower := self._followers.pop(wanted.task_id, None)) is not None:
             await _cancel(follower)
-        self._start(wanted.task_id, self._send_updates(wanted.task_id, updates, wanted.after or 0))
+        self._start(wanted.task_id, updates, wanted.after or 0)
 
     async def _follow_sent(self, task: Task, *, is_new: bool) -> None:
         if task.id in self._followers:
@@ -180,10 +169,26 @@ class _Session:
         # From its beginning, so that `task.created` comes first.
         after = 0 if is_new else None
         updates = await self._service.handle(SubscribeTask(task_id=task.id, after=after), self.caller)
-        self._start(task.id, self._send_updates(task.id, updates, 0))
+        self._start(task.id, updates, 0)
+
+    def _start(self, task_id: str, updates: TaskStream, seq: int) -> None:
+        follower = asyncio.create_task(self._follow(task_id, updates, seq))
+        self._followers[task_id] = follower
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._followers.get(task_id) is done:
+                del self._followers[task_id]
+
+        follower.add_done_callback(forget)
+
+    async def _follow(self, task_id: str, updates: TaskStream, seq: int) -> None:
+        try:
+            await self._send_updates(task_id, updates, seq)
+        except SynapseError as error:
+            await self.send_error(error, {"taskId": task_id})
 
     async def _send_updates(self, task_id: str, updates: TaskStream, seq: int) -> None:
-        """Send each update of a task; after falling behind the feed, read on in the log."""
+        """Sends each update of a task; after falling behind the feed, reads on in the log."""
         name = ""
 
         def agent_name(task: Task) -> str:
@@ -203,21 +208,6 @@ class _Session:
             except FeedLagged:
                 updates = await self._service.handle(SubscribeTask(task_id=task_id, after=seq), self.caller)
 
-    def _start(self, task_id: str, sending: Coroutine[Any, Any, None]) -> None:
-        follower = asyncio.create_task(self._follow(task_id, sending))
-        self._followers[task_id] = follower
-        follower.add_done_callback(lambda done: self._forget(task_id, done))
-
-    async def _follow(self, task_id: str, sending: Coroutine[Any, Any, None]) -> None:
-        try:
-            await sending
-        except SynapseError as error:
-            await self.send_error(error, {"taskId": task_id})
-
-    def _forget(self, task_id: str, follower: asyncio.Task[None]) -> None:
-        if self._followers.get(task_id) is follower:
-            del self._followers[task_id]
-
     def _check_task_limit(self) -> None:
         if len(self._followers) >= MAX_TASKS:
             raise QueueFull(
@@ -227,7 +217,7 @@ class _Session:
 
 
 async def _cancel(*jobs: asyncio.Future[None]) -> None:
-    """Cancel the jobs and wait until they have ended, so that none reads from a closed channel."""
+    """Cancels the jobs and waits until they have ended, so that none reads from a closed channel."""
     for job in jobs:
         job.cancel()
     await asyncio.gather(*jobs, return_exceptions=True)

@@ -96,7 +96,7 @@ class InProcessAgent:
         )
 
     async def start(self) -> None:
-        """Return when the agent serves requests.
+        """Returns when the agent serves requests.
 
         Raises NameTaken when another agent has the name, StoreFailed, or AgentFailed when it cannot be started.
         """
@@ -123,11 +123,11 @@ class InProcessAgent:
             raise
 
     async def retire(self) -> None:
-        """Cancel work that only this agent could resume. Called before `stop` when the agent is removed for good."""
+        """Cancels work that only this agent could resume. Called before `stop` when the agent is removed for good."""
         await self._agent.retire()
 
     async def stop(self) -> None:
-        """Stop the agent. Messages in its queue stay there for its next start."""
+        """Stops the agent. Messages in its queue stay there for its next start."""
         self._stopping.set()
         if self._running is not None:
             await asyncio.wait({self._running})
@@ -164,7 +164,7 @@ class InProcessAgent:
             await release_inbox(lease, self._store)
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
-        """Run a command as a host would; see `core.registry.HostClient.command`."""
+        """Runs a command as a host would; see `core.registry.HostClient.command`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         # A caller that leaves is cancelled here: a gRPC call at its deadline, or a WebSocket that closes. The command
@@ -175,7 +175,7 @@ class InProcessAgent:
         return await asyncio.shield(command)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
-        """Return the agent's status."""
+        """Returns the agent's status."""
         return self._agent.driver.view().status
 
 
@@ -186,7 +186,7 @@ class InProcessAgents:
         self._agents: dict[str, InProcessAgent] = {}
 
     async def refresh(self) -> None:
-        """Do nothing: the agents are always up to date."""
+        """Does nothing: the agents are always up to date."""
 
     def is_current(self) -> bool:
         return True
@@ -195,31 +195,31 @@ class InProcessAgents:
         return [agent.as_agent() for agent in self._agents.values() if agent.is_running]
 
     async def add(self, agent: InProcessAgent) -> None:
-        """Start an agent and list it. Raises what `InProcessAgent.start` raises."""
+        """Starts an agent and lists it. Raises what `InProcessAgent.start` raises."""
         await agent.start()
         self._agents[agent.entry.name] = agent
 
     async def remove(self, name: str) -> bool:
-        """Stop the agent of that name. Returns False when there is none."""
+        """Stops the agent of that name. Returns False when there is none."""
         agent = self._agents.pop(name, None)
         if agent is not None:
             await agent.stop()
         return agent is not None
 
     async def retire(self, name: str) -> None:
-        """Stop the agent of that name for good, and cancel its work."""
+        """Stops the agent of that name for good, and cancels its work."""
         if name in self._agents:
             await self._agents[name].retire()
             await self.remove(name)
 
     async def stop(self) -> None:
-        """Stop all agents."""
+        """Stops all agents."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
         self._agents.clear()
 
 
 def in_process_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = "") -> AgentEntry:
-    """Return the registry entry of an in-process agent called `name`."""
+    """Returns the registry entry of an in-process agent called `name`."""
     return new_entry(name, agent_type, clock, name=name, endpoint=endpoint)
 
 
@@ -239,7 +239,7 @@ class InProcessSockets:
 
     @asynccontextmanager
     async def open(self, entry: AgentEntry, agent: RunningAgent, service: Handler) -> AsyncGenerator[None]:
-        """Serve and list an agent until the end of the block; without a socket when it cannot have one."""
+        """Serves and lists an agent until the end of the block; without a socket when it cannot have one."""
         try:
             listener = await asyncio.to_thread(self._listen, entry)
         except SynapseError as error:
@@ -266,7 +266,7 @@ class InProcessSockets:
             listener.close()
 
     async def restore(self) -> None:
-        """Write registry entries again whose files were removed. Raises RegistryFailed."""
+        """Writes registry entries again whose files were removed. Raises RegistryFailed."""
         for entry in tuple(self._open):
             if await self._registry.find(entry.agent_id) is None and entry in self._open:
                 await self._registry.publish(entry)

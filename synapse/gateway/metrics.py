@@ -87,7 +87,7 @@ class Metrics:
         Gauge("synapse_gateway_info", "The gateway", ["version"], registry=registry).labels(__version__).set(1)
 
     def count(self, exchange: Exchange) -> None:
-        """Count an answered request, and log it."""
+        """Counts an answered request, and logs it."""
         outcome = exchange.error or OK
         self._requests.labels(exchange.dialect, outcome).inc()
         if not exchange.is_stream:
@@ -97,7 +97,7 @@ class Metrics:
             log.debug("request_answered", extra={**facts, "ms": round(exchange.seconds * 1000, 1)})
 
     def text(self, snapshot: MetricsSnapshot) -> bytes:
-        """Return all metrics as text, with the values of `snapshot`."""
+        """Returns all metrics as text, with the values of `snapshot`."""
         _set(self._agents, dict.fromkeys(AGENT_STATES, 0) | dict(snapshot.agents))
         _set(self._waiting, snapshot.waiting)
         _set(self._working, snapshot.working)
@@ -125,7 +125,7 @@ class MetricsCollector:
         self._collecting = asyncio.Lock()
 
     async def collect(self, caller: Caller) -> MetricsSnapshot:
-        """Return the current metrics.
+        """Returns the current metrics.
 
         Raises:
             Forbidden: the caller may use some agents only, and the metrics cover all of them.
@@ -164,7 +164,7 @@ class DeliveryTimes:
         self._queued: dict[TaskId, tuple[str, datetime]] = {}
 
     async def read_new(self) -> tuple[Delivered, ...]:
-        """Return the steps recorded since the previous call. Raises StoreFailed.
+        """Returns the steps recorded since the previous call. Raises StoreFailed.
 
         The first call returns nothing; messages that were queued before it are never measured.
         """
@@ -237,7 +237,7 @@ class ObservedService:
 
 
 def _pending(result: object) -> Pending[object] | None:
-    """Return the result if it has not arrived yet."""
+    """Returns the result if it has not arrived yet."""
     pending = cast("Pending[object] | None", result) if isinstance(result, Pending) else None
     return None if pending is None or pending.is_settled else pending
 

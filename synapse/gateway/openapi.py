@@ -150,7 +150,7 @@ SHAPES: Final[Mapping[tuple[str, str], Any]] = {
 
 
 def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Dialect:
-    """Return the dialect of the three paths; `dialects` are the others that the gateway serves."""
+    """Returns the dialect of the three paths; `dialects` are the others that the gateway serves."""
 
     @cache
     def document() -> Wire:
@@ -179,7 +179,7 @@ def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: A
 
 
 def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> Callable[[str], bool]:
-    """Return the check which paths need no credentials: discovery with the documents, and the metrics."""
+    """Returns the check which paths need no credentials: discovery with the documents, and the metrics."""
 
     def is_public(path: str) -> bool:
         if path == METRICS_PATH:
@@ -190,7 +190,7 @@ def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> C
 
 
 def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Wire:
-    """Return the document with every route of the dialects; its description covers those with a tenant."""
+    """Returns the document with every route of the dialects; its description covers those with a tenant."""
     writer = _Writer()
     for dialect in dialects:
         for route in dialect.routes:
@@ -213,7 +213,7 @@ def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str
 
 
 def key_of(route: AnyRoute) -> str:
-    """Return the identity of an operation: its method and its path, without the names of its parameters."""
+    """Returns the identity of an operation: its method and its path, without the names of its parameters."""
     return f"{route.method} {_PARAMETER.sub('{}', route.path)}"
 
 
@@ -250,12 +250,16 @@ class _Writer:
         ]
         if "/v1" in path:
             parameters.append(_VERSION)
+        media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
         operation: Wire = {
             "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{path}").strip("_"),
             "summary": SENTENCES[key],
             "tags": [],
             "parameters": parameters,
-            "responses": _responses(key),
+            "responses": {
+                "2XX": {"description": "the result", "content": {media: {}}},
+                "4XX": {"description": "the error, as the dialect encodes it", "content": {"application/json": {}}},
+            },
         }
         if route.method in METHODS_WITH_BODY:
             operation["requestBody"] = {"content": {"application/json": {"schema": {}}}}
@@ -271,18 +275,11 @@ class _Writer:
         ]
 
     def _schema(self, dialect: str, shape: Any) -> Wire:
-        """Return the schema of a shape; its components are named after the dialect."""
+        """Returns the schema of a shape; its components are named after the dialect."""
         template = f"{_REF}{dialect}.{{name}}"
         (schema,), parts = msgspec.json.schema_components([shape], ref_template=template)
         self.schemas |= {f"{dialect}.{name}": part for name, part in parts.items()}
         return schema
-
-
-def _responses(key: str) -> Wire:
-    media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
-    success: Wire = {"description": "the result", "content": {media: {}}}
-    error: Wire = {"description": "the error, as the dialect encodes it", "content": {"application/json": {}}}
-    return {"2XX": success, "4XX": error}
 
 
 def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
@@ -305,7 +302,7 @@ def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
 
 
 def _add_probes(paths: Wire) -> None:
-    """Add the probes, which are answered before any dialect, and without credentials."""
+    """Adds the probes, which are answered before any dialect, and without credentials."""
     for path, summary in PROBES.items():
         answers: Wire = {
             status: {"description": text, "content": {"application/json": {}}} for status, text in _PROBE_ANSWERS
@@ -324,7 +321,7 @@ def _security_schemes(methods: AuthMethods) -> Wire:
 
 
 def openapi_page(document: Wire) -> bytes:
-    """Return the document as a page. It loads nothing from elsewhere, and runs no script."""
+    """Returns the document as a page. It loads nothing from elsewhere, and runs no script."""
     info = document["info"]
     sections = "".join(_section(document, tag) for tag in document["tags"])
     head = f'<meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>'
@@ -357,12 +354,12 @@ def _operation(document: Wire, method: str, path: str, operation: Wire) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text as HTML, with backticks as code."""
+    """Returns text as HTML, with backticks as code."""
     return _QUOTED.sub(r"<code>\1</code>", escape(text))
 
 
 def _resolved(schema: object, schemas: Wire) -> Any:
-    """Return a schema with its references replaced by their targets; no shape refers to itself."""
+    """Returns a schema with its references replaced by their targets; no shape refers to itself."""
     if isinstance(schema, list):
         return [_resolved(one, schemas) for one in cast("list[object]", schema)]
     if not isinstance(schema, dict):

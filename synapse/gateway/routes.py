@@ -14,7 +14,7 @@ On the shared paths:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final, cast
@@ -53,13 +53,11 @@ _EXTENDED_CARD: Final = {A2A_V1: "GetExtendedAgentCard", A2A_V0_3: "agent/getAut
 _BELOW: Final = frozenset({"v1", ".well-known"})
 _VERSIONS: Final = {A2A_V1: "1.0", A2A_V0_3: "0.3"}
 
-Ask = Callable[[WireRequest], AnyCall | WireAnswer]
-
 
 def gateway_dialects(
     cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
 ) -> list[Dialect]:
-    """Return all dialects of a gateway, with `more`. The first encodes errors that belong to none of them."""
+    """Returns all dialects of a gateway, with `more`. The first encodes errors that belong to none of them."""
     address = address_with_extensions(extensions_of)
     current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
     former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
@@ -74,7 +72,7 @@ def gateway_dialects(
 
 
 def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
-    """Return the dialect with an RPC method that answers with the agent's extended card."""
+    """Returns the dialect with an RPC method that answers with the agent's extended card."""
     rpc = dialect.rpc
     if rpc is None:
         return dialect
@@ -93,7 +91,7 @@ class GatewayChoice:
         self._by_name: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-        """Return the endpoint that answers, or one that answers with the error of an invalid version."""
+        """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
         if endpoints[0].dialect.name == JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows both versions
         is_unknown = not endpoints[0].route.path
@@ -116,7 +114,7 @@ class GatewayChoice:
 
 
 def _is_of_supervisor(path: str) -> bool:
-    """Return whether errors on a path without a route belong to the supervisor contract."""
+    """Returns whether errors on a path without a route belong to the supervisor contract."""
     _, first, *rest = path.split("/")
     return first == ".well-known" or path == LIST_PATH or (first == "agents" and len(rest) > 1 and rest[1] in _BELOW)
 
@@ -126,7 +124,7 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
+    """Returns an endpoint that answers in the dialect of the task, which is known only with the result."""
     first = endpoints[0]
     if not isinstance(first.route, CallRoute):
         return first
@@ -135,17 +133,17 @@ def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _dialect_of(result: object) -> str:
-    """Return the dialect that a task, or one or several push configurations, were created in; empty for others."""
+    """Returns the dialect that a task, or one or several push configurations, were created in; empty for others."""
     if isinstance(result, tuple):
         several = cast("tuple[object, ...]", result)
         result = several[0] if several else None
     return result.dialect if isinstance(result, Task | PushConfig) else ""
 
 
-def _renamed(endpoint: Endpoint) -> Ask:
-    """Return the endpoint's `ask`, with the path's parameters under the names of its dialect."""
-    ask = cast("CallRoute", endpoint.route).ask
-    return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
+def _ask_renamed(endpoint: Endpoint, wire: WireRequest) -> AnyCall | WireAnswer:
+    """Asks an endpoint of another dialect, which has its own names for the parameters of the path."""
+    params = dict(zip(endpoint.names, wire.params.values(), strict=True))
+    return cast("CallRoute", endpoint.route).ask(wire._replace(params=params))
 
 
 def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> AnyCall | WireAnswer:
@@ -157,7 +155,7 @@ def _ask_by_task(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequ
 
     @cache
     def call_in(dialect: str) -> AnyCall | WireAnswer:
-        return _renamed(others[dialect])(wire) if dialect in others else call
+        return _ask_renamed(others[dialect], wire) if dialect in others else call
 
     def speak(dialect: str) -> AnyCall | WireAnswer:
         nonlocal spoken

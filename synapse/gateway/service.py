@@ -92,7 +92,7 @@ class GatewayService:
         self._quotas = quotas
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
-        """Run `request` on behalf of `caller`. Raises a SynapseError."""
+        """Runs `request` on behalf of `caller`. Raises a SynapseError."""
         check_access(request, caller)
         with hide_store_details():
             await self._directory.refresh()
@@ -103,7 +103,7 @@ class GatewayService:
             return await method(request, caller)
 
     def for_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
-        """Run a request about the tasks of one agent. May raise at once or when awaited."""
+        """Runs a request about the tasks of one agent. May raise at once or when awaited."""
         asked = request.request
         if request.extensions is not None:
             check_named(self._directory.extensions_of(request.agent), request.extensions)
@@ -114,7 +114,7 @@ class GatewayService:
         return method(asked, caller)
 
     async def recheck(self) -> None:
-        """End streams and waits that no event would end. Called every few seconds."""
+        """Ends streams and waits that no event would end. Called every few seconds."""
         await self._directory.refresh()
         self._tasks.recheck()
 
@@ -147,7 +147,7 @@ class GatewayService:
         return await self._collect_metrics(caller)
 
     async def _charge_quota(self, request: Request[object], caller: Caller) -> None:
-        """Raise QuotaExceeded for a new message that does not fit; a repeated message is stored already."""
+        """Raises QuotaExceeded for a new message that does not fit; a repeated message is stored already."""
         if self._quotas is None:
             return
         try:
@@ -180,7 +180,7 @@ class StreamLimit:
         self._open: Counter[str] = Counter()
 
     def acquire(self, caller: Caller) -> StreamSlot:
-        """Return a slot, which the caller releases when the stream is over. Raises TooManyStreams."""
+        """Returns a slot, which the caller releases when the stream is over. Raises TooManyStreams."""
         key = f"{caller.scope} {caller.name}"
         if self._most and self._open[key] >= self._most:
             raise TooManyStreams(self._most)

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Final, Protocol
 
 from synapse.auth.policy import hide_store_details, may_use
@@ -113,7 +112,7 @@ class GatewayTasks:
         self._waits = GatewayWaits(store, tail, lambda task: directory.owner(task) is not None)
 
     def of(self, agent: str) -> GatewayTasks:
-        """Return the service for the tasks of one agent, by its name at the gateway."""
+        """Returns the service for the tasks of one agent, by its name at the gateway."""
         # Called for every request: `copy` takes several times as long.
         one = object.__new__(GatewayTasks)
         one.__dict__.update(self.__dict__)
@@ -121,7 +120,7 @@ class GatewayTasks:
         return one
 
     def recheck(self) -> None:
-        """End the streams of callers whose credentials are no longer valid, and the waits for agents that are gone."""
+        """Ends the streams of callers whose credentials are no longer valid, and the waits for agents that are gone."""
         self._feed.recheck()
         self._waits.recheck()
 
@@ -242,7 +241,7 @@ class GatewayTasks:
         return await (await self._running(caller)).command(request, caller)
 
     async def _command(self, request: AboutTask, caller: Caller) -> CommandResult:
-        """Send a command to the agent of the task. Raises AgentNotFound when it does not run."""
+        """Sends a command to the agent of the task. Raises AgentNotFound when it does not run."""
         task = await self._find(request.task_id, caller)
         owner = self._directory.owner(task)
         if owner is None:
@@ -250,11 +249,11 @@ class GatewayTasks:
         return await owner.command(replace(request, task_id=task.id), caller)
 
     async def _load(self, result: CommandResult) -> Task:
-        """Return the task that a command resulted in."""
+        """Returns the task that a command resulted in."""
         return await self._store.load(TaskId(result.task_id))
 
     async def _running(self, caller: Caller) -> GatewayAgent:
-        """Return the agent of this service. Raises AgentNotFound when it does not run."""
+        """Returns the agent of this service. Raises AgentNotFound when it does not run."""
         found = self._directory.find(self._agent)
         if found is None:
             # Only a caller that can see tasks of the agent learns that it exists.
@@ -263,7 +262,7 @@ class GatewayTasks:
         return found
 
     async def _query_for_stopped(self, name: str, caller: Caller) -> TaskQuery | None:
-        """Return the query for the tasks of an agent that does not run; None when the caller can see none."""
+        """Returns the query for the tasks of an agent that does not run; None when the caller can see none."""
         scope = visible_scope(caller)
         for query in (TaskQuery(inbox=name, scope=scope, limit=1), TaskQuery(agent_id=name, scope=scope, limit=1)):
             if (await self._store.list(query)).tasks:
@@ -271,7 +270,7 @@ class GatewayTasks:
         return None
 
     async def _find(self, wanted: str, caller: Caller) -> Task:
-        """Return the task with that whole id.
+        """Returns the task with that whole id.
 
         Raises TaskNotFound, also for a task of another caller, or AgentNotFound when the agent is unknown.
         """
@@ -287,7 +286,7 @@ class GatewayTasks:
         raise AgentNotFound(agent) if agent and here is None else TaskNotFound(wanted)
 
     def _is_ours(self, task: Task, here: GatewayAgent | None, caller: Caller) -> bool:
-        """Return whether the task belongs to the agent of this service, or to one that the caller may use."""
+        """Returns whether the task belongs to the agent of this service, or to one that the caller may use."""
         if not self._agent:
             return may_use(caller, self._directory.name_of(task))
         if here is not None:
@@ -295,12 +294,12 @@ class GatewayTasks:
         return self._agent in (task.inbox, left_name(task))
 
     async def _final_update(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
-        """Yield only the final snapshot: the agent answers with a plain message, and shows no task."""
+        """Yields only the final snapshot: the agent answers with a plain message, and shows no task."""
         task = await self._waits.settled(task_id)
         yield Update((await self._journal.snapshot(task_id)).seq, None, task)
 
     async def _until_settled(self, task_id: TaskId, version: int, caller: Caller) -> AsyncGenerator[Update, None]:
-        """Yield the task as of `version`, then each update until it has settled."""
+        """Yields the task as of `version`, then each update until it has settled."""
         first = await self._as_of(task_id, version)
         yield first
         if is_settled(first.task.state):
@@ -319,8 +318,12 @@ class GatewayTasks:
         raise TaskNotFound(task_id)
 
     async def _followed(self, task_id: TaskId, after: int | None, caller: Caller) -> AsyncGenerator[Update, None]:
+        def check() -> None:
+            if not caller.holds():
+                raise Unauthenticated("the credentials of this stream are no longer valid")
+
         # The tail runs before the feed reads the log, so that no event between the two is missed.
-        following = self._feed.follow(task_id, after, check=partial(_require_valid, caller))
+        following = self._feed.follow(task_id, after, check=check)
         with hide_store_details():
             async with self._tail.running(), aclosing(following) as updates:
                 async for update in updates:
@@ -328,13 +331,8 @@ class GatewayTasks:
 
 
 def _with_key(config: PushConfig, caller: Caller) -> PushConfig:
-    """Return the configuration with the key of its caller: revoking the key stops its webhooks."""
+    """Returns the configuration with the key of its caller: revoking the key stops its webhooks."""
     return replace(config, set_by=caller.key_id)
-
-
-def _require_valid(caller: Caller) -> None:
-    if not caller.holds():
-        raise Unauthenticated("the credentials of this stream are no longer valid")
 
 
 def _push_config(done: CommandResult) -> PushConfig:
@@ -365,7 +363,7 @@ class GatewayWaits:
         tail.listen_events(self._on_event)
 
     async def settled(self, task_id: TaskId) -> Task:
-        """Return the task once it has ended or needs input.
+        """Returns the task once it has ended or needs input.
 
         Raises StoreFailed, TaskNotFound, or AgentExited when its agent is gone and does not come back.
         """
@@ -396,7 +394,7 @@ class GatewayWaits:
                 del self._waiting[task_id]
 
     def recheck(self) -> None:
-        """Wake every wait, to look again at its task and its agent."""
+        """Wakes every wait, to look again at its task and its agent."""
         for waiting in self._waiting.values():
             for settled in waiting:
                 settled.set()

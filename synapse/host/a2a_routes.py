@@ -26,18 +26,18 @@ CARD_SECONDS: Final = 60
 
 @cache
 def a2a_1_0(extensions: str = "", lacks: str = "") -> Dialect:
-    """Return the dialect for an agent; `extensions` and `lacks` are those of its registry entry."""
+    """Returns the dialect for an agent; `extensions` and `lacks` are those of its registry entry."""
     return without_capabilities(with_extensions(a2a_v1_dialect(), from_text(extensions)), lacks.split())
 
 
 @cache
 def a2a_0_3(extensions: str = "", lacks: str = "") -> Dialect:
-    """Return the dialect for an agent; see `a2a_1_0`."""
+    """Returns the dialect for an agent; see `a2a_1_0`."""
     return without_capabilities(with_extensions(a2a_v0_3_dialect(), from_text(extensions)), lacks.split())
 
 
 def json_rpc(extensions: str = "", lacks: str = "") -> Dialect:
-    """Return the dialect with the JSON-RPC methods of both versions."""
+    """Returns the dialect with the JSON-RPC methods of both versions."""
     return rpc_dialect((a2a_1_0(extensions, lacks), a2a_0_3(extensions, lacks)), asked_dialect)
 
 
@@ -51,7 +51,7 @@ def cards(  # noqa: PLR0913 - the fields of a card
     lacks: str = "",
     advertise_0_3: bool = True,
 ) -> Dialect:
-    """Return the dialect of the agent's card.
+    """Returns the dialect of the agent's card.
 
     A request that names a version gets the card of that version. Others get one for clients of both, or the current one
     alone without `advertise_0_3`. Its URLs begin with the address of the request. `takes`, `extensions` and `lacks` are

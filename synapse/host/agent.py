@@ -59,7 +59,7 @@ FINISH_SECONDS: Final = 2.0
 
 
 async def _nothing() -> None:
-    """Most agents end all of their work in `stop`."""
+    """Does nothing: most agents end all of their work in `stop`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,31 +160,31 @@ class AgentRuntime:
         return self._worker.queue_length
 
     async def lease_lost(self) -> None:
-        """Wait until another process is known to have taken over the inbox."""
+        """Waits until another process is known to have taken over the inbox."""
         await self._journal.lease_lost()
 
     async def plan_recovery(self) -> recovery.RecoveryPlan:
-        """Adopt the open tasks that an earlier holder of the inbox left, and plan what happens to each."""
+        """Adopts the open tasks that an earlier holder of the inbox left, and plans what happens to each."""
         adopted = await self._journal.adopt(self._me.inbox)
         plan = recovery.plan(adopted, self._clock.now(), self._agent.can_resume)
         await self._reply_recovery.note_waiters_left(plan.waiting)
         return plan
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Start to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
+        """Starts to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
         others = (self._replies.run(), self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 
     async def instruct(self) -> None:
-        """Queue the initial instructions, which tell the agent its name and how to reach others."""
+        """Queues the initial instructions, which tell the agent its name and how to reach others."""
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
         agents = await self._registry.agents()
         await self._intake.instruct(initial_instructions(self._me, agents, str(command)))
 
     async def resume(self, plan: recovery.RecoveryPlan) -> None:
-        """Carry out the recovery plan, and fetch replies that arrived while no host was running.
+        """Carries out the recovery plan, and fetches replies that arrived while no host was running.
 
         Called after `start` and after the registry lists this agent, so that waiting agents can verify its replies.
         """
@@ -192,7 +192,7 @@ class AgentRuntime:
         await self._reply_recovery.take(plan.waiting)
 
     async def recover_store(self) -> None:
-        """Restore a store that was deleted, and record the end of a turn whose answer waits for it."""
+        """Restores a store that was deleted, and records the end of a turn whose answer waits for it."""
         if not self._store.fault():
             return
         with suppress(StoreFailed):
@@ -200,7 +200,7 @@ class AgentRuntime:
                 await self._worker.turn_over(FINISH_SECONDS)
 
     async def finish(self) -> None:
-        """Record how the current turn ended, and answer agents that wait for a reply. Called after the agent stopped.
+        """Records how the current turn ended, and answers agents that wait for a reply. Called after the agent stopped.
 
         Without the lease it does nothing: the successor answers them.
         """
@@ -217,7 +217,7 @@ class AgentRuntime:
         await self._pushing.outbox.drain(FINISH_SECONDS)
 
     def queued_tasks(self) -> list[Task]:
-        """Return the tasks whose messages wait for the next start, except the instructions, which are sent anew."""
+        """Returns the tasks whose messages wait for the next start, except the instructions, which are sent anew."""
         return [
             task
             for task in self._journal.open_tasks()
@@ -225,7 +225,7 @@ class AgentRuntime:
         ]
 
     async def _sweep(self) -> None:
-        """Do, every few seconds, what no event triggers."""
+        """Every few seconds, does what no event triggers."""
         lost_agents = LostAgents(self._journal, self._registry, self._clock)
         while True:
             for step in (
@@ -245,13 +245,13 @@ class AgentRuntime:
             await pause(SWEEP_SECONDS)
 
     async def _check_pushes(self) -> None:
-        """Find webhooks that another process left or set; seldom, because it queries the store."""
+        """Finds webhooks that another process left or set; seldom, because it queries the store."""
         if self._clock.monotonic() - self._pushes_checked_at > PUSH_SECONDS:
             self._pushes_checked_at = self._clock.monotonic()
             await self._pushing.outbox.find_new()
 
     async def _prune(self) -> None:
-        """Delete tasks that are older than `keep_days`, and their files."""
+        """Deletes tasks that are older than `keep_days`, and their files."""
         if self._settings.keep_days and self._clock.monotonic() - self._pruned_at > PRUNE_SECONDS:
             self._pruned_at = self._clock.monotonic()
             before = self._since_start.now() - timedelta(days=self._settings.keep_days)
@@ -307,7 +307,7 @@ class AgentRuntime:
 
 
 def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clock: Clock) -> Quota:
-    """Return the storage quota of the agent with this inbox."""
+    """Returns the storage quota of the agent with this inbox."""
     measure = partial(store.stored_bytes, inbox=inbox)
     return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 

@@ -26,12 +26,12 @@ _EXPANDED_BY_BASH: Final = frozenset("$`\\\"'\n")
 
 
 def launch_folder(home: Path, agent_id: str) -> Path:
-    """Return the private folder of one launch."""
+    """Returns the private folder of one launch."""
     return home / "launches" / agent_id
 
 
 def command_path(folder: Path) -> Path:
-    """Return the absolute path of the `synapse` command: the installed script, or the one in the launch's folder."""
+    """Returns the absolute path of the `synapse` command: the installed script, or the one in the launch's folder."""
     script = Path(sys.executable).parent / "synapse"
     return script if os.access(script, os.X_OK) else _program_in(folder)
 
@@ -43,7 +43,7 @@ class AgentCommand:
         self._folder = folder
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Create the command, and return `env` changed so that the agent's shells find it. Raises OSError."""
+        """Creates the command, and returns `env` changed so that the agent's shells find it. Raises OSError."""
         bin_folder = _program_in(self._folder).parent
         if os.pathsep in str(bin_folder):
             # A PATH cannot name this folder; the agent's instructions do.
@@ -56,13 +56,14 @@ class AgentCommand:
         found = {**env, "PATH": os.pathsep.join([str(bin_folder), *others])}
         file = self._folder / "bash_env"
         if _EXPANDED_BY_BASH.isdisjoint(str(file)):
-            theirs = _bash_env_of_person(env, launches)
+            given = env.get(BASH_ENV, "")
+            theirs = env.get(PERSON_BASH_ENV, "") if _is_below(given, launches) else given
             write_private(file, _bash_env(bin_folder, theirs))
             found |= {BASH_ENV: str(file), PERSON_BASH_ENV: theirs}
         return found
 
     def remove(self) -> None:
-        """Remove the command and the script for bash."""
+        """Removes the command and the script for bash."""
         shutil.rmtree(self._folder / "bin", ignore_errors=True)
         (self._folder / "bash_env").unlink(missing_ok=True)
 
@@ -72,7 +73,7 @@ def _program_in(folder: Path) -> Path:
 
 
 def _write_program(path: Path) -> None:
-    """Link to the installed script, or write one that runs the module."""
+    """Links to the installed script, or writes one that runs the module."""
     path.unlink(missing_ok=True)
     program = command_path(path.parent.parent)
     if program != path:
@@ -84,7 +85,7 @@ def _write_program(path: Path) -> None:
 
 
 def _bash_env(bin_folder: Path, theirs: str) -> str:
-    """Return the script that every bash of the agent reads; it prints nothing, and never fails."""
+    """Returns the script that every bash of the agent reads; it prints nothing, and never fails."""
     folder = shlex.quote(str(bin_folder))
     script = (
         "# Written by Synapse for one launch: a login profile may have reset the PATH.\n"
@@ -95,11 +96,6 @@ def _bash_env(bin_folder: Path, theirs: str) -> str:
     # Bash expands the variable's value as if it stood in double quotes.
     quoted = theirs.replace("\\", "\\\\").replace('"', '\\"')
     return f'{script}if [ -r "{quoted}" ]; then . "{quoted}"; fi\n'
-
-
-def _bash_env_of_person(env: Mapping[str, str], launches: Path) -> str:
-    given = env.get(BASH_ENV, "")
-    return env.get(PERSON_BASH_ENV, "") if _is_below(given, launches) else given
 
 
 def _is_below(path: str, folder: Path) -> bool:

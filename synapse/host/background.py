@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from synapse.client.hosts import ask, is_suspended, suspended_hint
+from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, ask, is_suspended, suspended_hint
 from synapse.config.private_files import make_private
 from synapse.config.process import SystemClock
 from synapse.core.agent import EXITED, AgentEntry
@@ -41,7 +41,6 @@ TICK_SECONDS: Final = 0.02
 LOG_LINES_SHOWN: Final = 20
 EXTERNAL: Final = "a2a"
 """The type of external agents."""
-_AGENT_VARIABLES: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
 _PROBE_BYTES: Final = 64 * 1024
 
 
@@ -57,7 +56,7 @@ class HostLaunch:
     folder: str | None = None
 
     def command(self) -> list[str]:
-        """Return the command line of the host."""
+        """Returns the command line of the host."""
         options = [
             *(["--name", self.name] if self.name else []),
             *(["--port", str(self.port)] if self.port else []),
@@ -69,12 +68,12 @@ class HostLaunch:
 
 
 def host_environment() -> dict[str, str]:
-    """Return this process's environment without the variables of the agent that it may run in."""
-    return {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
+    """Returns this process's environment without the variables of the agent that it may run in."""
+    return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
 
 
 def restart_process(port: int) -> NoReturn:
-    """Execute this host anew with its program, options, environment and port. Raises OSError."""
+    """Executes this host anew with its program, options, environment and port. Raises OSError."""
     arguments = sys.orig_argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     same_port = [] if "--port" in arguments[:end] else ["--port", str(port)]
@@ -82,7 +81,7 @@ def restart_process(port: int) -> NoReturn:
 
 
 def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentEntry:
-    """Start a host and return its entry once it accepts messages.
+    """Starts a host and returns its entry once it accepts messages.
 
     Raises:
         AgentExited: it ended at once; the hint has the last lines of its output.
@@ -125,7 +124,7 @@ def require_own_process(entry: AgentEntry) -> None:
 
 
 def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False) -> None:
-    """Stop the host of `entry` and wait until it has exited.
+    """Stops the host of `entry` and waits until it has exited.
 
     Raises:
         UnsupportedOperation: it has no process of its own, or one that is not visible from here.
@@ -156,7 +155,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
 
 
 def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path) -> AgentEntry:
-    """Tell a host to restart with its own command line, and return its new entry once it accepts messages.
+    """Tells a host to restart with its own command line, and returns its new entry once it accepts messages.
 
     Raises:
         UnsupportedOperation: its version cannot restart, or its process is not visible from here.
@@ -205,7 +204,7 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
 
 
 def _answers(entry: AgentEntry) -> bool:
-    """Return whether the agent is running. Raises ConnectionForbidden where this process may not connect."""
+    """Returns whether the agent is running. Raises ConnectionForbidden where this process may not connect."""
     try:
         body = ask(entry, "GET", "/status", timeout=1.0)
     except ConnectionForbidden:
@@ -217,7 +216,7 @@ def _answers(entry: AgentEntry) -> bool:
 
 
 def _failed_start(output: Path, why: str) -> SynapseError:
-    """Return the error that a host printed before it exited, or one with its last lines."""
+    """Returns the error that a host printed before it exited, or one with its last lines."""
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     disk_full = None if lines else _disk_full_error(output)
     output.unlink()
@@ -234,7 +233,7 @@ def _failed_start(output: Path, why: str) -> SynapseError:
 
 
 def _disk_full_error(output: Path) -> StoreFull | None:
-    """Return StoreFull if the disk is full: then a host could not write its store, nor the error about it."""
+    """Returns StoreFull if the disk is full: then a host could not write its store, nor the error about it."""
     try:
         with output.open("wb") as file:
             file.write(bytes(_PROBE_BYTES))
@@ -245,16 +244,12 @@ def _disk_full_error(output: Path) -> StoreFull | None:
 
 
 def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:
-    if hasattr(os, "pidfd_open"):
-        return _wait_for_exit(entry, seconds)
-    clock = SystemClock()
-    deadline = clock.monotonic() + seconds
-    while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
-        select.select([], [], [], TICK_SECONDS)
-    return not is_running(entry.pid, entry.pid_started)
-
-
-def _wait_for_exit(entry: AgentEntry, seconds: float) -> bool:
+    if not hasattr(os, "pidfd_open"):
+        clock = SystemClock()
+        deadline = clock.monotonic() + seconds
+        while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
+            select.select([], [], [], TICK_SECONDS)
+        return not is_running(entry.pid, entry.pid_started)
     try:
         process = os.pidfd_open(entry.pid)
     except ProcessLookupError:

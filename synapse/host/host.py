@@ -67,7 +67,7 @@ class Host:
         """The limit of open files that this process was started with; set when `run` raises it."""
 
     async def run(self, start: StartAgent, *, instructions: bool) -> int:
-        """Run the agent until it ends or a signal stops the host; return the agent's exit status.
+        """Runs the agent until it ends or a signal stops the host; returns the agent's exit status.
 
         Raises LeaseLost when another process took over the inbox: the agent was stopped, and nothing more was typed.
         """
@@ -86,7 +86,17 @@ class Host:
             await agent.stop()
 
     async def _serve(self, agent: RunningAgent, *, instructions: bool) -> int:
-        runtime = self._new_runtime(agent)
+        from synapse.net.hosts import open_host_client  # noqa: PLC0415 - not needed to start the agent
+
+        runtime = AgentRuntime(
+            self._me,
+            agent,
+            store=self._store,
+            lease=self._lease,
+            registry=self._registry,
+            hosts=open_host_client(self._registry, SystemClock(), self._registry.recheck),
+            settings=self._settings,
+        )
         plan = await runtime.plan_recovery()
         server = open_server(self._identity, agent, runtime.service, self._registry, self._settings)
         stop = stop_signal(RESTART)
@@ -131,7 +141,7 @@ class Host:
         return agent.exit_status() or 0
 
     async def _restore_entry(self) -> None:
-        """Write the registry entry again when a cleaner, or a process that took this one for dead, removed its file."""
+        """Writes the registry entry again if a cleaner, or a process that took this one for dead, removed its file."""
         while True:
             await pause(REGISTRY_CHECK_SECONDS)
             try:
@@ -141,23 +151,9 @@ class Host:
             except RegistryFailed as error:
                 log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
-    def _new_runtime(self, agent: RunningAgent) -> AgentRuntime:
-        from synapse.net.hosts import open_host_client  # noqa: PLC0415 - not needed to start the agent
-
-        hosts = open_host_client(self._registry, SystemClock(), self._registry.recheck)
-        return AgentRuntime(
-            self._me,
-            agent,
-            store=self._store,
-            lease=self._lease,
-            registry=self._registry,
-            hosts=hosts,
-            settings=self._settings,
-        )
-
 
 def _identity(me: AgentEntry) -> dict[str, object]:
-    """Return what identifies this start in the log."""
+    """Returns what identifies this start in the log."""
     return {
         "version": me.version,
         "pid": me.pid,
@@ -169,7 +165,7 @@ def _identity(me: AgentEntry) -> dict[str, object]:
 
 
 async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings, *, instructions: bool) -> int:
-    """Open the store, acquire the inbox, run the host, and release everything. Returns the agent's exit status.
+    """Opens the store, acquires the inbox, runs the host, and releases everything. Returns the agent's exit status.
 
     Raises StoreFailed, NameTaken, CommandMissing or AgentFailed before the agent has started, and LeaseLost when
     another process took over its inbox.
@@ -197,13 +193,13 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
 
 
 def tune_gc() -> None:
-    """Freeze the loaded objects, and collect less often: scanning them and the queue took a tenth of each POST."""
+    """Freezes the loaded objects, and collects less often: scanning them and the queue took a tenth of each POST."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def stop_signal(*more: signal.Signals) -> asyncio.Future[int]:
-    """Return a future that resolves to the number of the first stop signal, or of one of `more`."""
+    """Returns a future that resolves to the number of the first stop signal, or of one of `more`."""
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
 
@@ -219,7 +215,7 @@ def stop_signal(*more: signal.Signals) -> asyncio.Future[int]:
 def open_server(
     identity: HostIdentity, agent: RunningAgent, service: Handler, registry: CachedRegistry, settings: Settings
 ) -> Server:
-    """Return the HTTP server of a host, for its Unix socket and its TCP port."""
+    """Returns the HTTP server of a host, for its Unix socket and its TCP port."""
     entry = identity.entry
     dialects = host_dialects(
         entry, title=agent.title, pty_wrapped=agent.pty_wrapped, advertise_0_3=settings.advertise_0_3

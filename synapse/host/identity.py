@@ -46,7 +46,7 @@ class HostIdentity:
     unix: UnixListener
 
     def release(self) -> None:
-        """Close the sockets."""
+        """Closes the sockets."""
         self.tcp.close()
         self.unix.close()
 
@@ -54,7 +54,7 @@ class HostIdentity:
 def reserve(
     agent_type: str, ports: Sequence[int], *, name: str, port: int | None, settings: Settings, clock: Clock
 ) -> HostIdentity:
-    """Reserve a port and a socket for a new agent.
+    """Reserves a port and a socket for a new agent.
 
     Raises:
         PortTaken, InvalidSettings: the port or the socket is not available.
@@ -77,7 +77,7 @@ def reserve(
 
 
 def new_entry(agent_id: str, agent_type: str, clock: Clock, *, name: str = "", endpoint: str = "") -> AgentEntry:
-    """Return a registry entry that names this process."""
+    """Returns a registry entry that names this process."""
     return AgentEntry(
         agent_id,
         agent_type,
@@ -93,7 +93,7 @@ def new_entry(agent_id: str, agent_type: str, clock: Clock, *, name: str = "", e
 
 
 def listen_at_socket(name: str, settings: Settings) -> UnixListener:
-    """Listen on a Unix socket called `name`, in `uds_dir` if that is set, else in the first usable default folder.
+    """Listens on a Unix socket called `name`, in `uds_dir` if that is set, else in the first usable default folder.
 
     Raises PortTaken or InvalidSettings.
     """
@@ -104,7 +104,7 @@ def listen_at_socket(name: str, settings: Settings) -> UnixListener:
 
 
 def usual_socket_folders(settings: Settings) -> tuple[Path, ...]:
-    """Return the default folders for sockets, the preferred first."""
+    """Returns the default folders for sockets, the preferred first."""
     return socket_folders(os.environ.get("XDG_RUNTIME_DIR", ""), uid=os.getuid(), preferred=settings.uds_dir)
 
 
@@ -117,7 +117,7 @@ def _bind_wanted_port(port: int, settings: Settings) -> socket.socket:
 
 
 async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: Registry, holds: IsAlive) -> Lease:
-    """Acquire the lease of the agent's inbox: its given name, or its profile in its folder.
+    """Acquires the lease of the agent's inbox: its given name, or its profile in its folder.
 
     A second agent of that profile in that folder gets another inbox. Only one agent at a time can have a name.
     `holds` tells whether the holder of a lease still runs; see `holders_of`.
@@ -126,7 +126,8 @@ async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: Registry,
         NameTaken: another running agent has the name.
     """
     holder = f"{entry.pid}:{entry.pid_started}"
-    first, *others = _inboxes(entry)
+    first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
+    others = () if entry.name else (f"{first}#{number}" for number in range(2, _MAX_ANONYMOUS))
     lease = await _acquire_with_retries(first, holder, store, registry, holds)
     for inbox in others:
         lease = lease or await store.acquire(inbox, holder, holds)
@@ -142,7 +143,7 @@ async def acquire_inbox(entry: AgentEntry, store: TaskStore, registry: Registry,
 async def _acquire_with_retries(
     inbox: str, holder: str, store: TaskStore, registry: Registry, holds: IsAlive
 ) -> Lease | None:
-    """Acquire an inbox; retry, because a command that queues a message there (`send --queue`) holds it briefly."""
+    """Acquires an inbox; retries, because a command that queues a message there (`send --queue`) holds it briefly."""
     for _ in range(_LEASE_TRIES):
         lease = await store.acquire(inbox, holder, holds)
         if lease is not None or any(one.inbox == inbox for one in await registry.agents()):
@@ -152,24 +153,19 @@ async def _acquire_with_retries(
 
 
 async def release_inbox(lease: Lease, store: TaskStore) -> None:
-    """Release the lease, so that the next agent of this name need not check whether this process is alive."""
+    """Releases the lease, so that the next agent of this name need not check whether this process is alive."""
     # The lease of an ended process is free anyway, so a store that fails must not change how an agent ends.
     with suppress(StoreFailed):
         await store.release(lease)
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
-    """Return the first choice of inbox for an agent; the name of the profile counts as no name."""
+    """Returns the first choice of inbox for an agent; the name of the profile counts as no name."""
     return f"{agent_type}@{folder}" if name in ("", agent_type) else name
 
 
-def _inboxes(entry: AgentEntry) -> list[str]:
-    first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
-    return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MAX_ANONYMOUS))]
-
-
 def holders_of(registry: FileRegistry) -> IsAlive:
-    """Return the check whether a lease holder, `pid:start time` and perhaps `:purpose`, is alive.
+    """Returns the check whether a lease holder, `pid:start time` and perhaps `:purpose`, is alive.
 
     The store calls it in its own thread. A process that cannot be seen from here, as in a sandbox with its own pids, is
     alive if its registry entry says so.
@@ -189,7 +185,7 @@ def holders_of(registry: FileRegistry) -> IsAlive:
 
 
 def is_name(name: str) -> bool:
-    """Return whether an agent can have that name, on a command line and in the URLs of a gateway."""
+    """Returns whether an agent can have that name, on a command line and in the URLs of a gateway."""
     return (
         0 < len(name) <= _LONGEST_NAME
         and _NAME_CHARACTERS.issuperset(name)
@@ -211,7 +207,7 @@ def check_name(name: str, settings: Settings) -> None:
 
 
 def _means_others(name: str, settings: Settings) -> bool:
-    """Return whether that name has a meaning as an address already; see `core.address`."""
+    """Returns whether that name has a meaning as an address already; see `core.address`."""
     if name == PERSON or name.startswith(_ID_PREFIX):
         return True
     kind, _, port = name.rpartition("-")

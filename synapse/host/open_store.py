@@ -6,7 +6,6 @@ import asyncio
 
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
-from synapse.core.agent import AgentEntry
 from synapse.core.errors import StoreInUse, StoreLost
 from synapse.core.store import TaskStore
 from synapse.host.identity import holders_of
@@ -15,7 +14,7 @@ from synapse.store.sqlite import SqliteStore
 
 
 async def open_store(settings: Settings) -> TaskStore:
-    """Open the store; create it if it does not exist, and migrate it if it is of an older version.
+    """Opens the store; creates it if it does not exist, and migrates it if it is of an older version.
 
     Raises:
         StoreLost: its file was deleted while running agents have it open; a new store would hide what they stored.
@@ -28,7 +27,7 @@ async def open_store(settings: Settings) -> TaskStore:
         return await SqliteStore.open(settings.store, is_alive=holders_of(registry))
     except StoreInUse as error:
         entries = await asyncio.to_thread(registry.entries)
-        names = list(dict.fromkeys(_name_to_stop(entry) for entry in entries if entry.inbox))
+        names = list(dict.fromkeys(GATEWAY if entry.gateway else short_name(entry) for entry in entries if entry.inbox))
         if len(names) == 1 and names[0] != GATEWAY:
             raise StoreInUse(str(error), hint=f"`synapse restart {names[0]}` restarts it with this version") from error
         if names:
@@ -52,8 +51,3 @@ def require_no_lost_store(settings: Settings) -> None:
             f"{settings.store} is missing, and {name} still has it open",
             hint=f"{command} restores it; or `synapse stop --all` and start again",
         )
-
-
-def _name_to_stop(entry: AgentEntry) -> str:
-    """Return the name of an agent's process for `synapse stop`."""
-    return GATEWAY if entry.gateway else short_name(entry)

@@ -21,7 +21,9 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
-from synapse.config.process import SystemClock, log_to, new_id, new_loop
+from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
+from synapse.config import process
+from synapse.config.process import SystemClock, log_to, new_id
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -81,7 +83,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     instructions: bool,
     settings: Settings,
 ) -> int:
-    """Run an agent until its program ends; return the program's exit status.
+    """Runs an agent until its program ends; returns the program's exit status.
 
     Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has started.
     """
@@ -98,8 +100,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     async def start(me: AgentEntry) -> RunningAgent:
         return await _start(me, profile, tuple(arguments), settings, person)
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
+    return process.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
 async def _start(
@@ -107,7 +108,17 @@ async def _start(
 ) -> RunningAgent:
     clock = SystemClock()
     command = AgentCommand(launch_folder(settings.home, me.agent_id))
-    plain = _launch(me, profile, arguments, settings, person, command)
+    columns, rows = person.size() if person else settings.terminal_size
+    plain = Launch(
+        command=(*profile.command, *profile.args, *arguments),
+        env=_environment(me, profile, settings, command),
+        columns=columns,
+        rows=rows,
+        theme=settings.terminal_theme,
+        install_hint=profile.install_hint,
+        person_terminal=person.source if person and person.is_terminal else None,
+        settings=person.settings if person else None,
+    )
     signals = CliSignals(me, profile, settings, plain.env)
     mentions = MentionSender(me, FileRegistry(settings.registry))
     # People who attach later type `@agent` lines too.
@@ -153,7 +164,7 @@ def _stopper(
     command: AgentCommand,
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Return what stops the agent; it may be called more than once."""
+    """Returns what stops the agent; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -175,39 +186,18 @@ def _stopper(
 
 
 def acceptance_of(profile: Profile) -> Acceptance:
-    """Return what a program accepts: every media type, because it is told where the files of a message are.
+    """Returns what a program accepts: every media type, because it is told where the files of a message are.
 
     A program that reads each line in a language of its own, whose profile has no envelope, accepts text only.
     """
     return ANYTHING if profile.envelope else Acceptance(media_types=TEXT)
 
 
-def _launch(
-    me: AgentEntry,
-    profile: Profile,
-    arguments: tuple[str, ...],
-    settings: Settings,
-    person: PersonTerminal | None,
-    command: AgentCommand,
-) -> Launch:
-    columns, rows = person.size() if person else settings.terminal_size
-    return Launch(
-        command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings, command),
-        columns=columns,
-        rows=rows,
-        theme=settings.terminal_theme,
-        install_hint=profile.install_hint,
-        person_terminal=person.source if person and person.is_terminal else None,
-        settings=person.settings if person else None,
-    )
-
-
 def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
-    """Return the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
+    """Returns the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
     identity = {
-        "SYNAPSE_AGENT_ID": me.agent_id,
-        "SYNAPSE_SOCKET": me.socket,
+        AGENT_VARIABLE: me.agent_id,
+        SOCKET_VARIABLE: me.socket,
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
@@ -248,7 +238,7 @@ class CliSignals:
         return HookEndpoint(secret=self._secret, receive=self._adapter.receive) if self._adapter else None
 
     def prepare(self, launch: Launch, arguments: tuple[str, ...]) -> Launch:
-        """Return the launch with the arguments and environment that turn signals on.
+        """Returns the launch with the arguments and environment that turn signals on.
 
         `arguments` are the person's own, at the end of the launch's command.
         """
@@ -267,15 +257,15 @@ class CliSignals:
             self._adapter.look()
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer a question through the CLI's own interface. Returns False when it has none."""
+        """Answers a question through the CLI's own interface. Returns False when it has none."""
         return self._adapter is not None and await self._adapter.answer(question_id, choice)
 
     def sender(self) -> ApiSender | None:
-        """Return what sends messages to the CLI without typing, if it can now."""
+        """Returns what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 
     def correction(self, shown: str) -> str:
-        """Return a correction of the CLI's last output, if that would mislead a person; else an empty string."""
+        """Returns a correction of the CLI's last output, if that would mislead a person; else an empty string."""
         return self._adapter.correction(shown) if self._adapter else ""
 
     def stop(self) -> None:
@@ -284,7 +274,7 @@ class CliSignals:
 
 
 def adapter_for(profile: Profile, context: LaunchContext) -> Adapter | None:
-    """Return the adapter that a profile names in `[signals]`; None when only its screen is read.
+    """Returns the adapter that a profile names in `[signals]`; None when only its screen is read.
 
     Raises:
         InvalidProfile: it names an unknown adapter.
@@ -301,7 +291,7 @@ def adapter_for(profile: Profile, context: LaunchContext) -> Adapter | None:
 
 
 def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -> None:
-    """Log and print which messages wait for the next start: the person who ended the program may not know of them."""
+    """Logs and prints which messages wait for the next start: the person who ended the program may not know of them."""
     if not tasks:
         return
     log.info("messages_left", extra={"count": len(tasks)})
@@ -319,12 +309,12 @@ def report_queued_messages(me: AgentEntry, tasks: Sequence[Task], *, is_person_t
 
 
 def start_command(me: AgentEntry) -> str:
-    """Return the command that starts the agent again with its queue."""
+    """Returns the command that starts the agent again with its queue."""
     return f"synapse {me.agent_type}" + (f" --name {shlex.quote(me.name)}" if me.name else "")
 
 
 def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
-    """Log how the program ended. If nothing was typed yet, also report what its terminal showed.
+    """Logs how the program ended. If nothing was typed yet, also reports what its terminal showed.
 
     `synapse start` reads the report from stderr. After something was typed the terminal shows a conversation, which
     must not be logged.
@@ -343,7 +333,7 @@ def report_exit(program: RunningProgram, driver: PtyDriver) -> None:
 
 
 def _print(*lines: str) -> None:
-    """Print lines on stderr. A full disk or a closed terminal must not change how the agent ends."""
+    """Prints lines on stderr. A full disk or a closed terminal must not change how the agent ends."""
     with suppress(OSError):
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Final, cast
+from typing import Final
 
 from synapse.auth.local import loopback_hosts
 from synapse.core.agent import AgentEntry
@@ -45,7 +45,7 @@ _PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
 def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise_0_3: bool = True) -> list[Dialect]:
-    """Return the dialects of a host: its own first, then those of A2A, which their first request loads.
+    """Returns the dialects of a host: its own first, then those of A2A, which their first request loads.
 
     It serves 0.3 also when the card does not advertise it.
     """
@@ -108,7 +108,7 @@ def late_dialect(
     load: Callable[[], Dialect],
     media_type: bytes = b"application/json",
 ) -> Dialect:
-    """Return a dialect with these methods and paths; its first request calls `load`, once."""
+    """Returns a dialect with these methods and paths; its first request calls `load`, once."""
 
     @cache
     def routes() -> dict[tuple[str, str], CallRoute]:
@@ -139,7 +139,7 @@ class DialectChoice:
         self._standard = next(dialect for dialect in dialects if dialect.name == A2A_V1)
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
-        """Return the endpoint that answers, or one that answers with the error of an invalid version."""
+        """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
         if endpoints[0].dialect.name == _JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows both versions
         try:
@@ -168,29 +168,29 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _by_task(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Return an endpoint that answers in the dialect of the task, which is known only with the result."""
+    """Returns an endpoint that answers in the dialect of the task, which is known only with the result."""
     current, former = _of(A2A_V1, endpoints), _of(A2A_V0_3, endpoints)
-    if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
+    route, former_route = current.route, former.route
+    if not isinstance(route, CallRoute) or not isinstance(former_route, CallRoute):
         return current
-    ask = partial(_ask_by_task, current, former)
-    return Endpoint(current.dialect, replace(current.route, ask=ask))
 
+    def ask(wire: WireRequest) -> AnyCall | WireAnswer:
+        call, older = route.ask(wire), former_route.ask(wire)
+        if isinstance(call, Call) and isinstance(older, Call):
 
-def _ask_by_task(current: Endpoint, former: Endpoint, wire: WireRequest) -> AnyCall | WireAnswer:
-    call, older = cast("CallRoute", current.route).ask(wire), cast("CallRoute", former.route).ask(wire)
-    if isinstance(call, Call) and isinstance(older, Call):
-        return call._replace(encode=partial(_encode_by_task, call, older))
-    if isinstance(call, StreamCall) and isinstance(older, StreamCall):
-        return _stream_by_task((current, call), (former, older))
-    return call
+            def encode(task: Task) -> bytes:
+                return (older if task.dialect == A2A_V0_3 else call).encode(task)
 
+            return call._replace(encode=encode)
+        if isinstance(call, StreamCall) and isinstance(older, StreamCall):
+            return _stream_by_task((current, call), (former, older))
+        return call
 
-def _encode_by_task(current: Call[Task], former: Call[Task], task: Task) -> bytes:
-    return (former if task.dialect == A2A_V0_3 else current).encode(task)
+    return Endpoint(current.dialect, replace(route, ask=ask))
 
 
 def _stream_by_task(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:
-    """Return a stream whose events, and final error if any, are in the dialect that its task was created in."""
+    """Returns a stream whose events, and final error if any, are in the dialect that its task was created in."""
     spoken = current
 
     def encode(update: Update) -> WireEvent | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from synapse.config.process import SystemClock, log_to, new_loop
+from synapse.config import process
+from synapse.config.process import SystemClock, log_to
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.types import Clock
@@ -25,7 +25,7 @@ PORTS: Final = range(8180, 8190)
 def run_script(
     path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
 ) -> int:
-    """Run a script as an agent until it exits or a signal stops this process; return its exit status.
+    """Runs a script as an agent until it exits or a signal stops this process; returns its exit status.
 
     `introduce` is called once the agent serves requests.
 
@@ -39,12 +39,11 @@ def run_script(
     async def start(me: AgentEntry) -> RunningAgent:
         return replace(play(script, clock), on_served=lambda: introduce(me))
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(identity, start, settings, instructions=False))
+    return process.run(run_host(identity, start, settings, instructions=False))
 
 
 def play(script: Script, clock: Clock) -> RunningAgent:
-    """Return an agent that runs the script."""
+    """Returns an agent that runs the script."""
     driver = ScriptedDriver(script, clock)
 
     async def stop() -> None:

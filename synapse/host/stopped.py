@@ -25,7 +25,7 @@ _LEASE_NUMBERS: Final = count(1)
 
 @asynccontextmanager
 async def open_stopped(settings: Settings) -> AsyncGenerator[StoppedTasks]:
-    """Open the store for the length of a block, and yield its StoppedTasks. Raises StoreFailed."""
+    """Opens the store for the length of a block, and yields its StoppedTasks. Raises StoreFailed."""
     store = await open_store(settings)
     try:
         yield stopped_tasks(store, settings)
@@ -34,7 +34,7 @@ async def open_stopped(settings: Settings) -> AsyncGenerator[StoppedTasks]:
 
 
 def stopped_tasks(store: TaskStore, settings: Settings) -> StoppedTasks:
-    """Return the service for the agents of this home that are not running."""
+    """Returns the service for the agents of this home that are not running."""
     clock = SystemClock()
 
     def quota_of(inbox: str, agent: str) -> Quota:

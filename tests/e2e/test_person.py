@@ -1,4 +1,4 @@
-"""A person at a real terminal (tmux): the CLI as without Synapse, `@agent`, attach, detach, Ctrl-Z, and the way out."""
+"""A person at a real terminal (tmux): the CLI looks as without Synapse; `@agent`, attach, detach and Ctrl-Z work."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p").rstrip()
 
     def wait(self, words: str) -> str:
-        """Return the screen once a line of it begins with `words`, and with nothing more for a prompt."""
+        """Returns the screen once a line of it begins with `words`, and with nothing more for a prompt."""
         pattern = f"^{re.escape(words)}" + ("$" if words in PROMPTS else "")
         script = 'until tmux -S "$0" capture-pane -p | grep -qP -- "$1"; do sleep 0.05; done'
         try:
@@ -88,14 +88,14 @@ def terminal(here: Session) -> Iterator[Terminal]:
 
 
 def begin_ada(here: Session, terminal: Terminal) -> None:
-    """Run an agent in the person's terminal, and wait until others can see it."""
+    """Runs an agent in the person's terminal, and waits until others can see it."""
     terminal.run("dummy", "--name", "ada", "--no-instructions")
     terminal.wait(">")
     wait_for_ada(here, terminal)
 
 
 def wait_for_ada(here: Session, terminal: Terminal) -> None:
-    """Wait until she is listed and answers."""
+    """Waits until Ada is listed and answers."""
     for _ in range(200):
         if any(agent["name"] == "ada" and agent["status"] == "ready" for agent in here.run("list", "--json").json):
             return
@@ -123,7 +123,7 @@ def test_a_person_works_in_the_cli_sends_with_an_at_sign_and_gets_the_shell_back
     assert here.run("list", "--json").json[0]["name"] == "bob"
 
 
-def test_a_message_from_elsewhere_is_seen_in_the_persons_terminal(here: Session, terminal: Terminal) -> None:
+def test_a_message_from_another_shell_is_seen_in_the_persons_terminal(here: Session, terminal: Terminal) -> None:
     begin_ada(here, terminal)
 
     answered = here.run("send", "ada", "from outside", "--response", "--timeout", "20")
@@ -162,7 +162,7 @@ def test_attach_shows_the_screen_types_and_leaves_the_agent_running(here: Sessio
     assert here.run("list", "--json").json[0]["pid"] == agent["pid"]
 
 
-def test_ctrl_z_gives_the_shell_and_fg_the_program_back_for_messages_too(here: Session, terminal: Terminal) -> None:
+def test_after_ctrl_z_and_fg_the_program_gets_messages_again(here: Session, terminal: Terminal) -> None:
     begin_ada(here, terminal)
     terminal.press("C-z")
     terminal.wait("$")
@@ -177,7 +177,7 @@ def test_ctrl_z_gives_the_shell_and_fg_the_program_back_for_messages_too(here: S
     terminal.wait("echo: again")
 
 
-def test_the_program_is_python_and_nothing_looks_different(here: Session, terminal: Terminal) -> None:
+def test_a_program_looks_as_it_does_without_synapse(here: Session, terminal: Terminal) -> None:
     profile = here.home / "config" / "synapse" / "profiles" / "py.toml"
     profile.parent.mkdir(parents=True)
     profile.write_text(

@@ -1,4 +1,4 @@
-"""`synapse send` and `synapse reply` load next to nothing: each module would be paid for hundreds of times."""
+"""`synapse send` and `synapse reply` import almost nothing: agents run them hundreds of times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALLOWED = {"_json", "_socket"}
 
 
 def modules_of(command: list[str], environ: dict[str, str]) -> set[str]:
-    """What a Python process has imported, as it tells itself."""
+    """Returns the modules that a Python process has imported, as it prints them."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *command[1:]],
         env=environ,
@@ -55,7 +55,7 @@ def test_a_plain_command_imports_only_our_own_light_modules(tmp_path: Path, argu
     assert "synapse.core.errors" not in loaded
 
 
-def test_help_and_list_do_without_the_heavy_ones(tmp_path: Path) -> None:
+def test_help_and_list_import_no_heavy_modules(tmp_path: Path) -> None:
     environ = Session(tmp_path).environ
     heavy = {"asyncio", "dataclasses", "msgspec", "pathlib", "sqlite3", "subprocess", "typing", "uvicorn"}
 

@@ -78,7 +78,7 @@ class Victim:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def run_at_terminal(self, *arguments: str, answer: bytes, **environ: str) -> str:
-        """Type a command in a terminal of its own, and the answer to its question; return all that it showed."""
+        """Types a command in a terminal of its own and the answer to its question; returns its output."""
         ours, theirs = pty.openpty()
         command = subprocess.Popen(
             [*COMMAND, *arguments],
@@ -163,7 +163,7 @@ def test_a_planted_store_is_not_opened(victim: Victim) -> None:
     assert (victim.state / "store.db").exists()
 
 
-def test_a_planted_registry_entry_names_nobody(victim: Victim) -> None:
+def test_a_planted_registry_entry_names_no_agent(victim: Victim) -> None:
     planted = plant_home(victim)
     with subprocess.Popen(["sleep", "60"]) as chosen:
         entry = {"agent_id": "synapse-codex-8120", "agent_type": "codex", "port": 8120, "pid": chosen.pid}
@@ -231,7 +231,7 @@ def test_a_profile_of_a_project_runs_once_the_folder_is_trusted_and_until_it_cha
     assert "it has changed since you trusted it" in again.err
 
 
-def test_an_agent_is_not_restarted_into_nothing_when_its_project_has_changed(victim: Victim) -> None:
+def test_an_agent_whose_project_has_changed_is_not_stopped_for_a_restart(victim: Victim) -> None:
     profile = victim.plant(".synapse/profiles/evil.toml", EVIL)
     victim.run("trust")
     assert victim.run("start", "evil").code == 0
@@ -315,7 +315,7 @@ def test_a_state_folder_in_the_project_is_refused(victim: Victim, verb: list[str
 
 @pytest.mark.parametrize("verb", [["list"], ["send", "codex", "hello"], ["start", "dummy"], ["keys", "list"]])
 def test_a_state_folder_that_others_can_write_is_refused(verb: list[str]) -> None:
-    # Not in the folder of the tests, which nobody else can enter.
+    # Not in the folder of the tests, which other users cannot enter.
     with tempfile.TemporaryDirectory() as folder:
         victim = Victim(Path(folder))
         victim.state.mkdir()

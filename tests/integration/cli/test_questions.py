@@ -1,4 +1,4 @@
-"""What an agent asks, with real hosts, a real shell inside an agent, and the verbs that answer."""
+"""Questions of agents, with real hosts, a real shell inside an agent, and the verbs that answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def begin(here: Session, text: str) -> dict[str, Any]:
-    """Send, and return what is asked; the task goes on."""
+    """Sends a message and returns the question; the task continues."""
     ran = here.run("send", "asker", text, "--response", "--exit-on-wait", "--json")
     assert ran.code == 6, ran
     told: dict[str, Any] = ran.json
@@ -54,7 +54,7 @@ def begin(here: Session, text: str) -> dict[str, Any]:
 
 
 def outcome(here: Session, task_id: str) -> tuple[str, str]:
-    # A message behind it in the queue is answered only when its turn is over.
+    # The next message in the queue is answered only after this turn.
     assert here.run("send", "asker", "next", "--response", "--timeout", "20").code == 0
     shown = here.run("status", task_id[:8], "--json").json
     return shown["task"]["status"], shown["reply"]
@@ -91,7 +91,7 @@ def test_a_choice_takes_words(here: Session) -> None:
     assert outcome(here, task_id) == ("completed", "on feature x")
 
 
-def test_what_is_not_offered_is_refused_and_stays_asked(here: Session) -> None:
+def test_an_option_that_is_not_offered_is_refused_and_the_question_stays_open(here: Session) -> None:
     task_id = begin(here, "build it")["task_id"]
 
     wrong = here.run("approve", task_id, "7")
@@ -105,7 +105,7 @@ def test_what_is_not_offered_is_refused_and_stays_asked(here: Session) -> None:
     assert here.run("approve", "asker").code == 7
 
 
-def test_whoever_waits_is_told_once_and_gets_the_answer_in_the_end(here: Session) -> None:
+def test_a_waiting_send_prints_the_question_once_and_then_the_answer(here: Session) -> None:
     waiting = here.begin("send", "asker", "build it", "--response", "--timeout", "20")
     assert waiting.stderr is not None
     told = [waiting.stderr.readline(), waiting.stderr.readline()]
@@ -142,7 +142,7 @@ def test_an_agent_may_not_approve_and_is_told_so_but_may_answer_a_choice(here: S
 
 
 def _inside(here: Session, command: str) -> str:
-    """What `synapse …` says when it runs inside an agent."""
+    """Returns the output of `synapse …` inside an agent."""
     ran = here.run("send", "runner", f"./typed {command}; echo code=$?", "--response", "--timeout", "20")
     assert ran.code == 0, ran
     return ran.out

@@ -80,7 +80,7 @@ def test_logs_tell_of_starts_states_deliveries_and_refusals_but_no_texts(here: S
     assert [told.count(event) for event in ("host_started", "request_refused", "host_stopping")] == [1, 1, 1]
     delivery = ["message", "typed", "submitted", "turn_started", "answer", "completed"]
     assert [event for event in told if event in delivery] == delivery
-    # A quick program is ready before anybody has looked at it starting.
+    # A quick program is ready before its state `starting` is recorded.
     assert "ready" in {entry.get("state") for entry in entries if entry["event"] == "agent_state"}
     assert "submitted       screen: " in lines
     assert here.run("logs", "ada", "--since", "1d").out == lines
@@ -118,7 +118,7 @@ def test_ctrl_c_while_waiting_leaves_the_task_and_says_so(here: Session) -> None
     assert here.run("status", task_id, "--json").json["task"]["status"] in ("submitted", "working")
 
 
-def test_a_host_that_is_killed_while_somebody_waits_does_not_respond(here: Session) -> None:
+def test_a_host_that_is_killed_during_a_wait_does_not_respond(here: Session) -> None:
     agent = here.start("ada")
     waiting = here.begin("send", "ada", "wait 20", "--response")
     assert waiting.stderr is not None
@@ -133,11 +133,11 @@ def test_a_host_that_is_killed_while_somebody_waits_does_not_respond(here: Sessi
     assert here.run("send", "ada", "hi").code == 3
 
 
-def test_a_message_that_a_stopped_host_has_not_read_yet_is_typed_once_though_it_is_sent_again(here: Session) -> None:
+def test_a_message_that_is_repeated_to_a_suspended_host_is_typed_once(here: Session) -> None:
     agent = here.start("ada")
     body = {"message": {"role": "user", "parts": [{"type": "text", "text": "hi"}], "message_id": "m-1"}, "metadata": {}}
     os.kill(agent["pid"], signal.SIGSTOP)
-    # It has arrived, and nobody has heard it: the answer to it is lost.
+    # It has arrived but was not read, and its answer is lost.
     with pytest.raises(NoAnswer):
         request(HostAddress(agent["socket"]), "POST", "/tasks/send", body, timeout=0.2)
     refused = here.run("send", "ada", "hi", "--message-id", "m-1")
@@ -151,7 +151,7 @@ def test_a_message_that_a_stopped_host_has_not_read_yet_is_typed_once_though_it_
         assert store.execute("SELECT id FROM tasks").fetchall() == [(sent.json["task"]["id"],)]
 
 
-def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
+def test_a_suspended_host_can_be_stopped(here: Session) -> None:
     agent = here.start("ada")
     os.kill(agent["pid"], signal.SIGSTOP)
 
@@ -162,20 +162,20 @@ def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
 
 
 def wait_until_listed(here: Session, name: str) -> None:
-    """Its program is up before its host answers."""
+    """Waits until the agent is listed: its program runs before its host answers."""
     for _ in range(100):
         if any(one["name"] == name for one in here.run("list", "--json").json):
             return
     raise AssertionError(f"{name} is not listed")
 
 
-def test_who_leaves_a_program_is_told_what_still_waits_for_it(here: Session) -> None:
+def test_queued_messages_are_printed_when_the_program_ends(here: Session) -> None:
     env = [f"{name}={value}" for name, value in here.environ.items()]
     agent = shlex.join(("env", *env, *COMMAND, "dummy", "--name", "ada", "--no-instructions"))
     with seated("sh", "-c", f"cd {shlex.quote(str(here.folder))} && {agent}") as seat:
         seat.sees("> ")
         wait_until_listed(here, "ada")
-        # What a person has begun to write is never typed over: messages wait.
+        # A person's half-typed line is never typed over: messages wait.
         seat.types("half a line")
         seat.sees("half a line")
         for number in range(7):
@@ -189,7 +189,7 @@ def test_who_leaves_a_program_is_told_what_still_waits_for_it(here: Session) -> 
     assert here.run("queue", "ada", "--json").json[0]["task"]["id"].startswith(told[1])
 
 
-def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> None:
+def test_stop_prints_how_many_messages_are_queued(here: Session) -> None:
     here.start("ada")
     here.run("send", "ada", "wait 20", "--wait=submitted", "--timeout", "20")
     here.run("send", "ada", "later")
@@ -199,7 +199,7 @@ def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> No
     assert ended.err == "ada stopped; 1 message queued for its next start  (synapse queue)\n"
 
 
-def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:
+def test_a_queued_message_is_delivered_at_the_start(here: Session) -> None:
     left = here.run("send", "ada", "hello from before", "--queue", "--json").json["task"]["id"]
 
     here.start("ada")
@@ -209,7 +209,7 @@ def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> No
     assert (task["receipt"], task["reply"].splitlines()[0]) == ("answered", "echo: hello from before")
 
 
-def test_what_cannot_be_started_says_why(here: Session) -> None:
+def test_a_failed_start_says_why(here: Session) -> None:
     here.start("ada")
 
     taken = here.run("start", "dummy", "--name", "ada", "--json")
@@ -220,7 +220,7 @@ def test_what_cannot_be_started_says_why(here: Session) -> None:
     assert [one["name"] for one in here.run("list", "--json").json] == ["ada"]
 
 
-def test_a_reader_that_leaves_early_is_no_error(here: Session) -> None:
+def test_a_closed_pipe_is_not_an_error(here: Session) -> None:
     writing = here.begin("--help")
     assert writing.stdout is not None
     assert writing.stderr is not None

@@ -1,4 +1,4 @@
-"""Commands in a sandbox that forbids connections, and hides pids: nobody there can tell, so nobody is declared dead."""
+"""Commands in a sandbox that forbids connections and hides pids: they take no agent for dead."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def entry_files(here: Session) -> list[Path]:
 
 
 @pytest.mark.parametrize("wrap", SANDBOXES)
-def test_the_list_says_that_it_cannot_tell_and_forgets_nobody(here: Session, wrap: Wrap) -> None:
+def test_list_shows_the_state_as_unknown_and_removes_no_entry(here: Session, wrap: Wrap) -> None:
     before = entry_files(here)
 
     shown = boxed(here, wrap, "list")
@@ -85,7 +85,7 @@ def test_a_message_that_cannot_be_sent_says_why(here: Session, wrap: Wrap, more:
 
 @pytest.mark.parametrize("wrap", SANDBOXES)
 @pytest.mark.parametrize("verb", ["status", "attach", "stop", "restart"])
-def test_other_verbs_say_it_too_and_do_nothing(here: Session, wrap: Wrap, verb: str) -> None:
+def test_other_verbs_fail_and_change_nothing(here: Session, wrap: Wrap, verb: str) -> None:
     if verb in ("stop", "restart") and wrap is without_connections:
         pytest.skip("the pid is seen, so it can be ended")
 
@@ -99,7 +99,7 @@ def test_other_verbs_say_it_too_and_do_nothing(here: Session, wrap: Wrap, verb: 
 @pytest.mark.parametrize(
     "arguments", [("tasks",), ("queue",), ("status", "TASK"), ("send", "later", "hello", "--queue")]
 )
-def test_what_is_in_the_store_is_read_and_written_where_nothing_can_be_sent(
+def test_the_store_is_read_and_written_where_connections_are_forbidden(
     here: Session, arguments: tuple[str, ...]
 ) -> None:
     sent = here.run("send", "ada", "hello", "--response", "--json", "--timeout", "20")
@@ -112,7 +112,7 @@ def test_what_is_in_the_store_is_read_and_written_where_nothing_can_be_sent(
 
 
 @pytest.mark.parametrize("wrap", SANDBOXES)
-def test_the_doctor_says_it(here: Session, wrap: Wrap) -> None:
+def test_doctor_reports_forbidden_connections(here: Session, wrap: Wrap) -> None:
     ran = boxed(here, wrap, "doctor")
 
     assert ran.code == 1
@@ -137,7 +137,7 @@ def test_the_task_of_an_agent_that_has_another_port_now_is_still_its_own(here: S
 
 @HIDES
 def test_an_agent_whose_pid_is_hidden_keeps_its_inbox(here: Session) -> None:
-    # The same name: only one may have its inbox, and the first one lives.
+    # Only one agent can have the inbox of a name, and the first is alive.
     ran = boxed(here, with_own_pids, "start", "dummy", "--name", "ada", "--no-instructions")
 
     assert "ada" in ran.err
@@ -162,7 +162,7 @@ print([entry.agent_id for entry in registry.entries()])
         Path(name).chmod(0o777)
         (Path(name) / "shut").mkdir(mode=0o700)
         (Path(name) / "open").mkdir(mode=0o755)
-        # What is imported late is imported first: nobody may not read the Python of everybody.
+        # Imported before the user changes: `nobody` may not read this Python.
         early = "import json, pathlib, synapse.registry.files, synapse.config.private_files"
         command = [sys.executable, "-c", f"{early}\n{code}", name]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=True)

@@ -64,7 +64,7 @@ class Hosts:
         return self._agents()
 
 
-async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
+async def test_a_command_returns_the_result_or_the_error_of_the_host(tmp_path: Path) -> None:
     async def story(services: list[CommandedService], entry: AgentEntry) -> None:
         hosts = Hosts(tmp_path)
         assert await hosts.seen() == ()
@@ -89,8 +89,8 @@ async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> No
         await story(services, host.entry)
 
 
-async def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp_path: Path) -> None:
-    # It seems to live, because its process does; nobody listens at its socket.
+async def test_a_host_that_does_not_answer_has_exited_and_is_looked_up_again(tmp_path: Path) -> None:
+    # It seems to run, because its process does; but nothing listens on its socket.
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "none"))
 
     hosts = Hosts(tmp_path)
@@ -105,7 +105,7 @@ async def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_aga
     assert FRESH_SECONDS <= 1
 
 
-async def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp_path: Path) -> None:
+async def test_a_request_that_a_host_read_without_answering_has_an_unknown_outcome(tmp_path: Path) -> None:
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "silent"))
     said = Message(message_id=MessageId("my-id"), role=Role.USER, parts=(TextPart(text="hi"),))
 

@@ -84,7 +84,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 def _add(home: Path, url: str, alias: str, key: str) -> None:
-    """Add an agent that wants a key, as a person does."""
+    """Adds an agent that wants a key, as a person does."""
     added = [*COMMAND, "external", "add", url, "--alias", alias, "--bearer-env", "OTHERS_KEY"]
     env = {**environ(home), "OTHERS_KEY": key}
     subprocess.run(added, env=env, cwd=home, check=True, capture_output=True, timeout=PATIENCE)
@@ -109,14 +109,14 @@ def said(task: Any) -> str:
 
 
 @pytest.mark.parametrize("agent", KINDS)
-def test_its_answer_flows_back(running: RunningGateway, agent: str) -> None:
+def test_the_answer_of_an_external_agent_arrives(running: RunningGateway, agent: str) -> None:
     task = send(running, agent, "hello")
 
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "you said hello")
 
 
 @pytest.mark.parametrize("agent", KINDS)
-def test_its_question_is_answered_in_the_same_task(running: RunningGateway, agent: str) -> None:
+def test_a_question_of_an_external_agent_is_answered_in_its_task(running: RunningGateway, agent: str) -> None:
     asked = send(running, agent, "ask")
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", asked
     assert asked["status"]["message"]["parts"] == [{"text": "which one?"}]
@@ -127,7 +127,7 @@ def test_its_question_is_answered_in_the_same_task(running: RunningGateway, agen
 
 
 @pytest.mark.parametrize("agent", KINDS)
-def test_a_cancel_reaches_it(running: RunningGateway, agent: str) -> None:
+def test_a_cancel_reaches_the_external_agent(running: RunningGateway, agent: str) -> None:
     task = send(running, agent, "wait", returnImmediately=True)
     path = f"/agents/{agent}/v1/tasks/{task['id']}"
     until(lambda: ask(running, "GET", path)["status"]["state"] == "TASK_STATE_WORKING", "it works on it")
@@ -135,7 +135,7 @@ def test_a_cancel_reaches_it(running: RunningGateway, agent: str) -> None:
     canceled = ask(running, "POST", f"{path}:cancel", {})
 
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
-    # The one worker of the agent is free again, which it is only once the other side has let go.
+    # The only worker of the agent is free again, which proves that the other side has canceled.
     assert said(send(running, agent, "still there?")) == "you said still there?"
 
 
@@ -149,7 +149,7 @@ def test_an_agent_that_wants_a_key_fails_without_it(running: RunningGateway) -> 
     assert "credentials" in str(refused.json)
 
 
-def test_what_is_known_of_credentials_is_private(running: RunningGateway) -> None:
+def test_stored_credentials_are_private(running: RunningGateway) -> None:
     file = running.home / "external" / "credentials" / "locked.json"
 
     assert file.stat().st_mode & 0o777 == 0o600
@@ -180,7 +180,7 @@ def test_an_agent_that_is_gone_fails_its_task(running: RunningGateway) -> None:
 
 
 class SlowStranger:
-    """Serves one task that ends when it is told to, and counts the messages and cancels that it gets."""
+    """Serves one task, which a test ends, and counts the messages and cancels that it gets."""
 
     def __init__(self, stranger: Stranger) -> None:
         self.is_done = False
@@ -199,7 +199,7 @@ class SlowStranger:
 
 
 def begun_task(running: RunningGateway, url: str) -> str:
-    """Send a message to the agent at `url` and wait until the agent works on it; return the path of the task."""
+    """Sends a message to the agent at `url`, waits until it works on it, and returns the path of the task."""
     assert running.ask("POST", "/agents", {"url": url, "id": "far"}).status == 201
     task = send(running, "far", "take your time", returnImmediately=True)
     path = f"/agents/far/v1/tasks/{task['id']}"

@@ -109,7 +109,7 @@ def test_each_kind_of_agent_answers_through_the_gateway(served: Served, agent: s
     assert again["id"] == task["id"]
 
 
-def test_what_one_key_made_is_missing_for_another(served: Served) -> None:
+def test_tasks_of_one_key_look_missing_to_another(served: Served) -> None:
     task = served.send("conf", "mine")["id"]
     for path in (f"/agents/conf/v1/tasks/{task}", f"/tasks/{task}"):
         assert served.read(path).status == 200
@@ -129,7 +129,7 @@ def test_a_task_is_shown_in_every_dialect_under_the_same_id(served: Served) -> N
     assert (hub["agentId"], hub["state"]) == ("conf", "completed")
 
 
-def test_a_running_task_is_canceled_and_those_who_follow_it_see_the_end(served: Served) -> None:
+def test_a_running_task_is_canceled_and_its_followers_see_the_end(served: Served) -> None:
     task = served.send("conf", "wait", cue="tck-cancel-g1", returnImmediately=True)["task"]["id"]
     followers = [Follower(served, "conf", task) for _ in range(20)]
     for follower in followers:
@@ -139,7 +139,7 @@ def test_a_running_task_is_canceled_and_those_who_follow_it_see_the_end(served: 
 
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
     ids = [follower.ended() for follower in followers]
-    # Who joined later began later; from there on all have seen the same.
+    # A follower that joined later began later; from there on all have seen equal events.
     whole = max(ids, key=len)
     assert all(len(seen) >= 2 and seen[1:] == whole[-len(seen) + 1 :] for seen in ids), ids
 
@@ -147,7 +147,7 @@ def test_a_running_task_is_canceled_and_those_who_follow_it_see_the_end(served: 
 def test_the_streams_of_a_revoked_key_end(served: Served) -> None:
     home = served.gateway.home
     guest = new_key(home, "guest")
-    # It waits for somebody, so that it neither ends nor keeps others waiting.
+    # It waits for input, so that it neither ends nor blocks the queue.
     task = served.send("tck", "hello", key=guest, cue="tck-input-required-revoked")["task"]["id"]
     with closing(WireClient(served.gateway.entry.port).connection()) as connection:
         connection.sock.settimeout(PATIENCE)
@@ -228,7 +228,7 @@ def test_an_agent_appears_disappears_and_leaves_its_tasks(served: Served) -> Non
     assert taken_back.json["status"] == "cancelled"
 
 
-def test_an_agent_that_the_gateway_keeps_is_started_again(served: Served) -> None:
+def test_an_agent_that_the_gateway_starts_is_started_again(served: Served) -> None:
     def pid() -> int:
         for file in (served.gateway.home / "registry").glob("[!.]*.json"):
             fields = json.loads(file.read_text(encoding="utf-8"))
@@ -274,7 +274,7 @@ def test_registering_an_address_without_an_agent_says_why_it_failed(served: Serv
     assert "nobody" not in listed(served)
 
 
-def test_what_lives_in_the_gateway_is_reached_by_this_user_s_own_commands(served: Served) -> None:
+def test_in_process_agents_are_reached_by_this_users_commands(served: Served) -> None:
     home = served.gateway.home
     (tck,) = [one for one in json.loads(run(home, "list", "--json").stdout) if one["name"] == "tck"]
     answered = run(home, "send", "tck", "hello", "--response")
@@ -282,12 +282,12 @@ def test_what_lives_in_the_gateway_is_reached_by_this_user_s_own_commands(served
     assert (tck["gateway"], tck["status"]) == (served.gateway.entry.agent_id, "ready")
     assert answered.stdout.decode().strip() == "hello"
     assert run(home, "stop", "tck").returncode != 0
-    # It is one agent for the gateway too, and the host beside it is asked by the gateway and no agent.
+    # The gateway serves it once, and still serves the host beside it.
     assert served.send("tck", "hello", blocking=True)["status"] == "succeeded"
     assert served.send("conf", "hello", blocking=True)["status"] == "succeeded"
 
 
-def test_a_running_gateway_notices_what_is_added(served: Served) -> None:
+def test_a_running_gateway_notices_an_added_external_agent(served: Served) -> None:
     home = served.gateway.home
     conf = next(one for one in json.loads(run(home, "list", "--json").stdout) if one["name"] == "conf")
     assert run(home, "external", "add", conf["endpoint"], "--alias", "late").returncode == 0
@@ -324,7 +324,7 @@ def test_a_port_has_one_gateway(served: Served) -> None:
         (["--tls-cert", "nowhere.pem", "--tls-key", "nowhere.pem"], b"nowhere.pem cannot be read"),
     ],
 )
-def test_what_would_be_unsafe_or_makes_no_sense_is_refused(tmp_path: Path, flags: list[str], why: bytes) -> None:
+def test_unsafe_and_contradicting_options_are_refused(tmp_path: Path, flags: list[str], why: bytes) -> None:
     refused = run(tmp_path, "gateway", "--port", "0", *flags)
 
     assert refused.returncode != 0

@@ -61,7 +61,7 @@ def in_process_agent(
     )
 
 
-async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
+async def test_the_socket_is_open_from_start_to_stop(settings: Settings) -> None:
     registry = FileRegistry(settings.registry)
     store = await LeasedStore.open(settings.store)
     try:

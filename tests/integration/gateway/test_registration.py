@@ -41,11 +41,11 @@ GATEWAY = "synapse-gateway-1"
 OWNER = Caller(via_socket=True)
 LAPTOP = Caller(scope="key:laptop", name="laptop")
 SHARED = Caller(name="shared")
-"""A key in the scope of the user's own tasks is a key all the same."""
+"""A key in the scope of the user's own tasks; it has no more rights than any other key."""
 
 
 def running() -> int:
-    """How many agents run in this process, listed or not."""
+    """Returns how many agents run in this process, listed or not."""
     return sum("InProcessAgent._run" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
 
@@ -100,7 +100,7 @@ async def test_the_name_and_the_id_of_a_running_agent_cannot_be_registered(tmp_p
         await story(stranger.url)
 
 
-async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(tmp_path: Path) -> None:
+async def test_messages_queued_for_a_local_agent_are_not_inherited_by_an_external_one(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, agents):
             store = await LeasedStore.open(tmp_path / "store.db")
@@ -137,7 +137,7 @@ async def test_concurrent_registrations_of_an_agent_result_in_one(tmp_path: Path
 
 
 @pytest.mark.parametrize("caller", [LAPTOP, SHARED])
-async def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
+async def test_a_key_may_not_register_an_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, agents):
             with pytest.raises(InvalidField, match="is a loopback address") as refused:
@@ -152,12 +152,12 @@ async def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Ca
         assert stranger.heard == []
 
 
-async def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp_path: Path) -> None:
+async def test_the_address_of_an_agent_that_a_key_registered_is_checked_at_every_call(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path, allow=True) as (externals, _):
             agent = await externals.register(RegisterAgent(url=url, agent="other"), LAPTOP)
             assert agent.address_checked
-            # Nor does it come between the user and an agent of that name.
+            # It has no registry entry, so that no message of the user goes to it by mistake.
             assert FileRegistry(tmp_path / "registry").written() == []
         calls = len(stranger.heard)
         known = open_externals(tmp_path)
@@ -172,7 +172,7 @@ async def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp
         await story(stranger.url)
 
 
-async def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_path: Path) -> None:
+async def test_an_agent_that_the_user_added_stays_unchecked_when_a_key_registers_it_again(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, _):
             for caller in (OWNER, LAPTOP):
@@ -196,7 +196,7 @@ async def test_the_error_for_an_address_without_an_agent_lists_what_was_tried(tm
         return told
 
     with stranger_at_home() as stranger, socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
+        taken.bind(("127.0.0.1", 0))  # bound but not listening, so that no other process can listen there
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
         unreachable, no_card, no_name = await story(nobody, stranger.url, "http://a..b")
 
@@ -233,7 +233,7 @@ async def test_agents_that_another_process_adds_or_removes_are_noticed(tmp_path:
         await story(stranger.url)
 
 
-async def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
+async def test_a_broken_file_does_not_affect_other_agents(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, agents):
             await externals.register(RegisterAgent(url=url, agent="other"), OWNER)

@@ -75,7 +75,7 @@ def test_streams_of_all_kinds_share_the_limit_of_a_key(running: RunningGateway) 
 
 
 def grpc_status(running: RunningGateway, task: str, key: str) -> str:
-    """What comes of following a task: OK once there is a first event."""
+    """Returns the status of following a task: OK once there is a first event."""
     target = target_of(WireClient(running.entry.port), "/agents/tck")
     with grpc.insecure_channel(target) as channel:
         metadata = [("a2a-version", "1.0"), ("authorization", f"Bearer {key}")]

@@ -141,7 +141,7 @@ def add_profile(here: Session, name: str, rules: str) -> None:
 
 
 def wait_for(path: Path, ending: str) -> str:
-    """Wait until a file is there and ends so; the session's patience bounds it."""
+    """Waits until the file exists and ends with `ending`; returns its text."""
     script = f'while ! tail -c {len(ending)} "$0" 2>/dev/null | cmp -s - <(printf "%b" "$1"); do sleep 0.05; done'
     subprocess.run(["bash", "-c", script, str(path), ending], timeout=20, check=True)
     return path.read_text(encoding="utf-8")
@@ -193,7 +193,7 @@ def test_everything_under_the_home_is_private_under_any_umask(umask: int) -> Non
 
 
 def finished(agent: dict[str, Any], task_id: str) -> dict[str, Any]:
-    """Wait on the task's own stream until it ends."""
+    """Waits on the task's stream until it ends."""
     done = subprocess.run(
         ["curl", "-sN", "--max-time", "20", "--unix-socket", agent["socket"], f"http://x/tasks/{task_id}/subscribe"],
         capture_output=True,

@@ -52,7 +52,7 @@ def limited(command: list[str], soft: int, hard: int) -> list[str]:
 
 @contextmanager
 def crowd(port: int, count: int, uid: int = NOBODY) -> Generator[int]:
-    """Hold that many idle connections as another user; gives how many could be opened."""
+    """Holds that many idle connections as another user; yields how many could be opened."""
     program = CROWD.format(uid=uid, count=count, port=port)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
@@ -87,7 +87,7 @@ def test_the_owner_reaches_an_agent_that_another_user_crowds(tmp_path: Path, mon
             assert status_over_tcp(agent["port"])["state"]
 
 
-def test_a_refused_connection_hears_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_gets_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cli.session(tmp_path / "home") as home:
         monkeypatch.setattr(cli, "COMMAND", limited(cli.COMMAND, LIMIT, LIMIT))
         agent = home.start("crowded")
@@ -124,6 +124,6 @@ def test_the_owner_reaches_a_gateway_that_another_user_crowds(tmp_path: Path, mo
             assert opened > 1000
 
             assert served.ask("GET", CARD, key=key).status == 200
-            # Those who do not speak gRPC lose their places there after a few seconds.
+            # Connections that do not speak gRPC are closed after a few seconds.
             with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
                 grpc.channel_ready_future(channel).result(timeout=30)

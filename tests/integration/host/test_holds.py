@@ -16,7 +16,7 @@ from tests.integration.waiting import until
 pytestmark = pytest.mark.integration
 
 RESTED = LINE_RULES.replace("quiet = 0.02", "quiet = 0.3").replace("settle = 0.03", "settle = 0.4")
-"""A program with these rules has to be silent for longer than its clock is."""
+"""With these rules a program counts as ready after a longer silence than its clock ever has."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a home of their own, fake hosts in it, and `synapse …` as a call."""
+"""Fixtures of the tests of the command line: a home of their own, fake hosts in it, and `synapse …` as a call."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def synapse(home: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 def become(agent: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what follows run inside that agent, as its shell commands do."""
+    """Makes the rest of the test run inside that agent, as its shell commands do."""
     monkeypatch.setenv("SYNAPSE_AGENT_ID", agent.entry.agent_id)
     monkeypatch.setenv("SYNAPSE_SOCKET", agent.entry.socket)

@@ -1,4 +1,4 @@
-"""An agent host that is none: it speaks the shapes of the synapse dialect on a real Unix socket, and does as told."""
+"""A fake agent host: it serves the synapse dialect on a real Unix socket, and does what a test tells it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FakeHost:
         self.break_streams_after = 0
         self.says_why_streams_break = False
         self.is_mute = False
-        """Streams end before they say anything."""
+        """Whether streams end before their first event."""
         self.changed = threading.Condition()
         self._events: dict[str, list[Fields]] = {}
 
@@ -116,7 +116,7 @@ class FakeHost:
 
 
 _BECOMES = {"canceled": "canceled", "retry": "submitted", "fail": "submitted"}
-"""What a task becomes by what is decided about it, where it does not go on."""
+"""The state of a task after a decision that does not continue it."""
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -124,7 +124,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has left is no error here."""
+        """Does nothing: a client that has left is not an error here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
-        """Say nothing."""
+        """Prints nothing."""
 
     def do_GET(self) -> None:
         self._record({})

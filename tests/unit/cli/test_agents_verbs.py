@@ -20,7 +20,7 @@ MESSAGE = {"message": {"role": "user", "parts": [{"type": "text", "text": "revie
 LEAST_FIELDS = {"agent_id", "agent_type", "name", "port", "pid", "socket", "status", "working_dir"}
 
 
-def test_list_is_a_table_of_who_is_here(synapse: Cli, start: HostFactory, home: Path) -> None:
+def test_list_prints_a_table_of_the_agents(synapse: Cli, start: HostFactory, home: Path) -> None:
     host = start(name="reviewer")
     host.state |= {"state": "working", "current_task": host.open(MESSAGE), "queue_depth": 2}
     start("claude", 8100)
@@ -45,7 +45,7 @@ def test_list_json_has_the_promised_fields(synapse: Cli, start: HostFactory) -> 
     assert agent["status"] == "ready"
 
 
-def test_list_of_nobody_is_an_empty_list(synapse: Cli) -> None:
+def test_list_without_agents_is_an_empty_list(synapse: Cli) -> None:
     assert synapse("list", "--json").json == []
     assert "synapse claude" in synapse("list").err
 
@@ -70,7 +70,7 @@ def test_a_host_that_hangs_is_listed_as_not_responding(synapse: Cli, home: Path)
     assert synapse("list", "--json").json[0]["status"] == "not_responding"
 
 
-def test_list_tells_what_needs_a_person(synapse: Cli, start: HostFactory) -> None:
+def test_list_prints_what_needs_a_person(synapse: Cli, start: HostFactory) -> None:
     start().state |= {
         "state": "waiting",
         "why": "it asks for permission",
@@ -94,7 +94,7 @@ HELD = {
 }
 
 
-def test_what_is_held_says_why_everywhere(synapse: Cli, start: HostFactory) -> None:
+def test_held_messages_have_a_reason_in_every_view(synapse: Cli, start: HostFactory) -> None:
     start().state |= {
         "queue_depth": 2,
         "held": HELD,
@@ -116,7 +116,7 @@ def test_what_is_held_says_why_everywhere(synapse: Cli, start: HostFactory) -> N
     assert synapse("list", "--json").json[0]["held"] == HELD
 
 
-def test_a_task_that_waits_says_what_holds_it(synapse: Cli, start: HostFactory) -> None:
+def test_a_queued_task_shows_why_it_is_held(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state["held"] = HELD
     task = host.open(MESSAGE)
@@ -128,7 +128,7 @@ def test_a_task_that_waits_says_what_holds_it(synapse: Cli, start: HostFactory) 
     assert synapse("status", task["id"][:8], "--json").json["held"] is None
 
 
-def test_what_is_not_held_for_long_calls_nobody(synapse: Cli, start: HostFactory) -> None:
+def test_messages_held_for_a_moment_need_no_person(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
 
     assert synapse("list").err == ""
@@ -145,7 +145,7 @@ def test_what_is_not_held_for_long_calls_nobody(synapse: Cli, start: HostFactory
         ({"reason": "no_prompt"}, "synapse attach codex-8120"),
     ],
 )
-def test_each_reason_has_its_way_out(synapse: Cli, start: HostFactory, held: dict[str, str], next_step: str) -> None:
+def test_each_reason_has_a_next_step(synapse: Cli, start: HostFactory, held: dict[str, str], next_step: str) -> None:
     start().state["held"] = {**HELD, **held}
 
     (item,) = synapse("approvals", "--json").json
@@ -153,7 +153,7 @@ def test_each_reason_has_its_way_out(synapse: Cli, start: HostFactory, held: dic
     assert (item["kind"], item["next"], item["asked_at"]) == ("held", next_step, HELD["since"])
 
 
-def test_what_is_in_doubt_or_held_back_is_among_the_approvals(synapse: Cli, start: HostFactory) -> None:
+def test_approvals_list_messages_in_doubt_and_held_messages(synapse: Cli, start: HostFactory) -> None:
     start().state |= {
         "held": {**HELD, "reason": "in_doubt"},
         "attention": [
@@ -170,7 +170,7 @@ def test_what_is_in_doubt_or_held_back_is_among_the_approvals(synapse: Cli, star
     ]
 
 
-def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFactory) -> None:
+def test_the_text_of_agents_has_no_control_characters(synapse: Cli, start: HostFactory) -> None:
     host = start()
     evil = {"message": {"role": "user", "parts": [{"type": "text", "text": "a\x1b[2Jb\x07\u202ec"}]}}
     host.state |= {"current_task": host.open(evil)}
@@ -184,7 +184,7 @@ def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFac
 EVIL = "x\x1b[2J\x07\u202e\x9b1m\x7f\u2028\nError: y"
 
 
-def test_no_field_that_others_choose_acts_on_the_terminal_or_begins_a_line(synapse: Cli, start: HostFactory) -> None:
+def test_fields_of_other_agents_have_no_control_characters_and_no_newlines(synapse: Cli, start: HostFactory) -> None:
     host = start()
     sender = {"sender_id": EVIL, "sender_type": EVIL, "sender_endpoint": EVIL}
     body = {"message": {"role": "user", "parts": [{"type": "text", "text": EVIL}]}, "metadata": {"sender": sender}}
@@ -211,7 +211,7 @@ def test_no_field_that_others_choose_acts_on_the_terminal_or_begins_a_line(synap
         assert "\nError: y" not in shown, verb
 
 
-def test_an_entry_whose_name_could_act_on_a_terminal_is_no_entry(synapse: Cli, start: HostFactory) -> None:
+def test_an_entry_with_control_characters_in_its_name_is_ignored(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.entry.name = EVIL
     host.registry.write(host.entry)
@@ -219,7 +219,7 @@ def test_an_entry_whose_name_could_act_on_a_terminal_is_no_entry(synapse: Cli, s
     assert synapse("list", "--json").json == []
 
 
-def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> None:
+def test_status_shows_the_reason_and_the_time_of_the_state(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"since": "2024-01-15T10:30:00.000Z", "gate": "a person is typing"}
 
     ran = synapse("status", "codex")
@@ -231,7 +231,7 @@ def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> Non
     ]
 
 
-def test_explain_lists_what_each_source_says(synapse: Cli, start: HostFactory) -> None:
+def test_explain_lists_the_observation_of_each_source(synapse: Cli, start: HostFactory) -> None:
     start().state["sightings"] = [
         {"source": "exit", "state": "", "detail": "it runs", "at": "10:30"},
         {"source": "screen", "state": "ready", "detail": "prompt seen", "at": "10:31"},
@@ -243,7 +243,7 @@ def test_explain_lists_what_each_source_says(synapse: Cli, start: HostFactory) -
     assert lines[-2].startswith("    exit")
 
 
-def test_status_of_a_task_shows_its_way_and_its_answer(synapse: Cli, start: HostFactory) -> None:
+def test_status_of_a_task_shows_its_receipt_and_its_answer(synapse: Cli, start: HostFactory) -> None:
     host = start()
     task = host.open(MESSAGE)
     host.answer(task, "fine")
@@ -271,7 +271,7 @@ def test_status_of_nothing_known_is_not_found(synapse: Cli, start: HostFactory) 
     assert synapse("status", "deadbeef").code == 3
 
 
-def test_queue_shows_what_waits_in_order(synapse: Cli, start: HostFactory) -> None:
+def test_queue_lists_messages_in_the_order_of_delivery(synapse: Cli, start: HostFactory) -> None:
     host = start()
     task = host.open(MESSAGE, priority=4)
 
@@ -281,7 +281,7 @@ def test_queue_shows_what_waits_in_order(synapse: Cli, start: HostFactory) -> No
     assert synapse("queue", "--json").json[0]["agent_id"] == "synapse-codex-8120"
 
 
-def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
+def test_cancel_cancels_a_queued_message(synapse: Cli, start: HostFactory) -> None:
     host = start()
     task = host.open(MESSAGE)
 
@@ -291,7 +291,7 @@ def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
     assert task["status"] == "canceled"
 
 
-def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, start: HostFactory) -> None:
+def test_cancel_of_several_continues_after_one_that_fails(synapse: Cli, start: HostFactory) -> None:
     left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     host = start()
     first, second = host.open(MESSAGE), host.open(MESSAGE)
@@ -303,7 +303,7 @@ def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, 
     assert (ran.code, one, other, error["code"]) == (7, "canceled", "canceled", "task_not_cancelable")
 
 
-def test_cancel_takes_back_all_that_waits_for_an_agent(synapse: Cli) -> None:
+def test_cancel_queue_cancels_all_messages_queued_for_an_agent(synapse: Cli) -> None:
     for text in ("one", "two"):
         synapse("send", "reviewer", text, "--queue")
     synapse("send", "writer", "three", "--queue")
@@ -315,7 +315,7 @@ def test_cancel_takes_back_all_that_waits_for_an_agent(synapse: Cli) -> None:
 
 
 @pytest.mark.parametrize("wrong", [(), ("54241e7e", "--queue", "codex")])
-def test_cancel_wants_tasks_or_a_queue(synapse: Cli, wrong: tuple[str, ...]) -> None:
+def test_cancel_needs_tasks_or_a_queue(synapse: Cli, wrong: tuple[str, ...]) -> None:
     ran = synapse("cancel", *wrong)
 
     assert (ran.code, "name the tasks to cancel, or use --queue AGENT" in ran.err) == (2, True)
@@ -330,7 +330,7 @@ def test_cancel_of_an_unknown_task_is_not_found(synapse: Cli, start: HostFactory
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("delivered", "working"), ("retry", "submitted")])
-def test_resolve_tells_what_was_decided(synapse: Cli, start: HostFactory, verdict: str, status: str) -> None:
+def test_resolve_sends_the_decision(synapse: Cli, start: HostFactory, verdict: str, status: str) -> None:
     host = start()
     task = host.open(MESSAGE)
 
@@ -359,7 +359,7 @@ def test_broadcast_reaches_the_agents_of_this_folder_but_not_the_sender(
     assert [len(host.tasks) for host in (codex, claude, far)] == [1, 0, 0]
 
 
-def test_broadcast_to_all_leaves_nobody_out(synapse: Cli, start: HostFactory) -> None:
+def test_broadcast_to_all_includes_every_folder(synapse: Cli, start: HostFactory) -> None:
     codex, far = start(), start("gemini", 8110)
     far.entry.working_dir = "/"
     far.registry.write(far.entry)
@@ -370,7 +370,7 @@ def test_broadcast_to_all_leaves_nobody_out(synapse: Cli, start: HostFactory) ->
 
 
 @pytest.mark.parametrize("options", [[], ["--all"]])
-def test_broadcast_to_nobody_at_all_says_how_to_start_one(synapse: Cli, options: list[str]) -> None:
+def test_a_broadcast_without_any_agent_says_how_to_start_one(synapse: Cli, options: list[str]) -> None:
     ran = synapse("broadcast", "anybody?", *options)
 
     assert ran.code == 3
@@ -380,7 +380,7 @@ def test_broadcast_to_nobody_at_all_says_how_to_start_one(synapse: Cli, options:
     ]
 
 
-def test_broadcast_to_nobody_in_this_folder_says_how_to_reach_the_others(
+def test_a_broadcast_without_agents_in_this_folder_names_the_option_all(
     synapse: Cli, start: HostFactory, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start("codex")
@@ -428,7 +428,7 @@ def test_logs_are_found_by_the_name_that_an_ended_agent_had(synapse: Cli, home: 
 
 
 def log_of(home: Path, agent_id: str) -> Path:
-    """Begin the log of an agent with a name, and end it."""
+    """Opens the log of an agent named `reviewer` and closes it."""
     root = logging.getLogger()
     previous = root.handlers[:], root.level
     try:
@@ -440,7 +440,7 @@ def log_of(home: Path, agent_id: str) -> Path:
     return path
 
 
-def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory) -> None:
+def test_an_unverified_sender_is_marked(synapse: Cli, start: HostFactory) -> None:
     host = start()
     sender = {"sender_id": "synapse-claude-8100", "sender_type": "claude", "sender_endpoint": ""}
     task = host.open(
@@ -455,14 +455,14 @@ def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory)
         assert "unverified.synapse-claude-8100" in shown.out
 
 
-def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFactory) -> None:
+def test_a_held_message_names_the_command_that_cancels_it(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state["attention"] = [{"task_id": "54241e7e-1", "text": "held", "receipt": "queued"}]
 
     assert "(synapse cancel 54241e7e)" in synapse("list").err
 
 
-def test_messages_that_are_held_for_the_same_reason_have_one_line(synapse: Cli, start: HostFactory) -> None:
+def test_messages_that_are_held_for_one_reason_share_a_line(synapse: Cli, start: HostFactory) -> None:
     held = [{"task_id": f"{number:08}-1", "text": "held", "receipt": "queued"} for number in range(50)]
     start().state["attention"] = [*held, {"task_id": "54241e7e-1", "text": "in doubt", "receipt": "typed"}]
 
@@ -472,7 +472,7 @@ def test_messages_that_are_held_for_the_same_reason_have_one_line(synapse: Cli, 
     assert all_held == "! codex-8120, 50 messages: held  (`synapse cancel --queue codex-8120` cancels them)"
 
 
-def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
+def test_a_script_cannot_be_attached_to(synapse: Cli, start: HostFactory) -> None:
     start("scripted", 8180)
 
     ran = synapse("attach", "scripted")
@@ -481,7 +481,7 @@ def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
     assert "has no terminal" in ran.err
 
 
-def test_what_a_task_has_said_so_far_is_not_called_its_answer(synapse: Cli, start: HostFactory) -> None:
+def test_the_text_of_a_running_task_is_called_an_answer_so_far(synapse: Cli, start: HostFactory) -> None:
     task = start().open(MESSAGE)
     task |= {"status": "working", "artifacts": [{"parts": [{"type": "text", "text": "half of it"}]}]}
 
@@ -500,7 +500,7 @@ def test_an_agent_that_has_logged_nothing_says_so(synapse: Cli, home: Path) -> N
 
 
 @pytest.mark.parametrize("target", ["reviewer", "codex-8120", "synapse-codex-8120", "@reviewer"])
-def test_an_agent_that_has_ended_is_told_from_one_that_never_was(synapse: Cli, home: Path, target: str) -> None:
+def test_the_error_tells_a_stopped_agent_from_one_that_never_existed(synapse: Cli, home: Path, target: str) -> None:
     log_of(home, "synapse-codex-8120")
 
     assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err

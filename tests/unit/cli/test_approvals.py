@@ -1,4 +1,4 @@
-"""`approvals`, `approve`, `deny`, `answer` and what a waiting `send` says of a question, against fake hosts."""
+"""`approvals`, `approve`, `deny`, `answer` and the questions that a waiting `send` prints, against fake hosts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def asking(start: HostFactory, question: Fields = QUESTION) -> tuple[FakeHost, s
     return host, task["id"]
 
 
-def test_approvals_say_what_is_asked_and_what_to_type(synapse: Cli, start: HostFactory) -> None:
+def test_approvals_show_each_question_and_the_command_to_type(synapse: Cli, start: HostFactory) -> None:
     _, task_id = asking(start)
     start("claude", 8100).state |= {"state": "waiting", "why": "an unknown dialog", "since": "2024-01-15T10:30:00.000Z"}
     start("gemini", 8110)
@@ -80,7 +80,7 @@ def test_approvals_say_what_is_asked_and_what_to_type(synapse: Cli, start: HostF
 
 
 @pytest.mark.parametrize("number", ["1. ", ""])
-def test_what_an_option_means_is_said_once(synapse: Cli, start: HostFactory, number: str) -> None:
+def test_the_explanation_of_an_option_is_printed_once(synapse: Cli, start: HostFactory, number: str) -> None:
     asking(start, {**CHOICE, "detail": f"it wants to know\n{number}main: the default"})
 
     assert synapse("approvals").out.splitlines()[1:4] == [
@@ -121,7 +121,7 @@ def test_a_dialog_that_is_not_understood_names_the_task_in_whose_turn_it_is_open
     assert (one["task_id"], one["kind"], one["next"]) == (task["id"], "dialog", "synapse attach codex-8120")
 
 
-def test_approvals_for_machines(synapse: Cli, start: HostFactory) -> None:
+def test_approvals_as_json(synapse: Cli, start: HostFactory) -> None:
     _, task_id = asking(start)
 
     (one,) = synapse("approvals", "--json").json
@@ -131,7 +131,7 @@ def test_approvals_for_machines(synapse: Cli, start: HostFactory) -> None:
     assert one["asked_at"] == QUESTION["asked_at"]
 
 
-def test_nobody_waits(synapse: Cli, start: HostFactory) -> None:
+def test_approvals_without_questions_say_so(synapse: Cli, start: HostFactory) -> None:
     start()
 
     assert synapse("approvals").err == "No agent waits for a person.\n"
@@ -150,7 +150,7 @@ def test_nobody_waits(synapse: Cli, start: HostFactory) -> None:
         (None, ""),
     ],
 )
-def test_how_long_it_waits(since: object, said: str) -> None:
+def test_a_duration_is_shown_in_seconds_minutes_or_hours(since: object, said: str) -> None:
     assert how_long(since, datetime(2024, 1, 15, 10, 30, tzinfo=UTC)) == said
 
 
@@ -193,7 +193,7 @@ def test_a_dialog_that_has_only_just_opened_is_waited_for(synapse: Cli, start: H
     assert host.requests[-1] == ("POST", f"/tasks/{task['id']}/answer", {"verdict": "allow", "question_id": "q-1"})
 
 
-def test_a_dialog_that_nothing_is_known_of_is_answered_at_the_terminal(synapse: Cli, start: HostFactory) -> None:
+def test_an_unknown_dialog_is_answered_in_the_agents_terminal(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"state": "waiting", "why": "a menu \x1b[2Jis open"}
 
     ran = synapse("approve", "codex")
@@ -217,7 +217,7 @@ def test_a_question_at_the_start_is_answered_by_the_agents_name(synapse: Cli, st
 
 
 @pytest.mark.parametrize("verb", ["approve", "deny", "answer"])
-def test_where_nothing_is_asked_the_next_command_is_named(synapse: Cli, start: HostFactory, verb: str) -> None:
+def test_the_error_for_a_missing_question_names_the_next_command(synapse: Cli, start: HostFactory, verb: str) -> None:
     task = start().open(MESSAGE)
     words = ("yes",) if verb == "answer" else ()
 
@@ -228,7 +228,7 @@ def test_where_nothing_is_asked_the_next_command_is_named(synapse: Cli, start: H
     assert synapse(verb, "nobody", *words).code == 3
 
 
-def test_a_refusal_of_the_host_is_told(synapse: Cli, start: HostFactory) -> None:
+def test_a_refusal_of_the_host_is_printed(synapse: Cli, start: HostFactory) -> None:
     host, task_id = asking(start)
     gone = {"code": "question_gone", "message": "'Run?' was answered meanwhile", "hint": "`synapse approvals`"}
     host.refusals[f"/tasks/{task_id}/answer"] = (409, {"error": gone})
@@ -238,7 +238,7 @@ def test_a_refusal_of_the_host_is_told(synapse: Cli, start: HostFactory) -> None
     assert (ran.code, ran.err) == (7, "Error: 'Run?' was answered meanwhile\n`synapse approvals`\n")
 
 
-def test_list_and_status_show_what_is_asked(synapse: Cli, start: HostFactory) -> None:
+def test_list_and_status_show_the_question(synapse: Cli, start: HostFactory) -> None:
     host, task_id = asking(start)
     host.state["attention"] = [{"task_id": task_id, "text": "Run?", "receipt": "", "question_id": "q-1"}]
     short = task_id[:8]
@@ -250,7 +250,7 @@ def test_list_and_status_show_what_is_asked(synapse: Cli, start: HostFactory) ->
     assert f"  asks     Run the [31mcommand?  (synapse approve {short} | " in synapse("status", short).out
 
 
-def test_a_waiting_send_says_so_once_and_goes_on(synapse: Cli, start: HostFactory) -> None:
+def test_a_waiting_send_prints_a_question_once_and_continues(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     def work(task: Fields) -> None:
@@ -268,7 +268,7 @@ def test_a_waiting_send_says_so_once_and_goes_on(synapse: Cli, start: HostFactor
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["from a shell", "from an agent"])
-def test_exit_on_wait_prints_what_is_asked(
+def test_exit_on_wait_prints_the_question(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch, *, inside: bool
 ) -> None:
     host = start()
@@ -282,7 +282,7 @@ def test_exit_on_wait_prints_what_is_asked(
     assert "waits for a person, who can type: synapse answer " in ran.err
 
 
-def test_exit_on_wait_for_machines(synapse: Cli, start: HostFactory) -> None:
+def test_exit_on_wait_as_json(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.on_send = lambda task: ask(host, task)
 
@@ -292,7 +292,7 @@ def test_exit_on_wait_for_machines(synapse: Cli, start: HostFactory) -> None:
     assert (told["waiting"]["agent_id"], told["waiting"]["question"]["id"]) == ("synapse-codex-8120", "q-1")
 
 
-def test_exit_on_wait_leaves_a_dialog_that_nothing_is_known_of_too(synapse: Cli, start: HostFactory) -> None:
+def test_exit_on_wait_also_ends_for_an_unknown_dialog(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"state": "waiting", "why": "an unknown dialog"}
 
     ran = synapse("send", "codex", "hi", "--response", "--exit-on-wait", "--timeout", "10")
@@ -307,7 +307,7 @@ def test_exit_on_wait_needs_something_to_wait_for(synapse: Cli, start: HostFacto
     assert synapse("send", "codex", "hi", "--exit-on-wait").code == 2
 
 
-def test_no_answer_in_time_tells_what_is_asked(synapse: Cli, start: HostFactory) -> None:
+def test_a_timeout_names_the_open_question(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.on_send = lambda task: ask(host, task)
 

@@ -30,7 +30,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeRun:
-    """Takes the place of a calibration: it has these findings."""
+    """Replaces a calibration by one with these findings."""
 
     def __init__(self, *findings: Finding) -> None:
         self.findings = list(findings)
@@ -47,9 +47,7 @@ class FakeRun:
         return self.findings
 
 
-def test_a_program_that_is_not_installed_is_told_with_how_to_install_it(
-    synapse: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_program_is_reported_with_how_to_install_it(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
     ran = synapse("calibrate", "claude")
@@ -87,7 +85,7 @@ def test_one_wrong_conclusion_makes_the_run_fail(synapse: Cli, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("program")
-def test_the_result_for_machines_has_every_finding(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_every_finding(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "calibrate", run := FakeRun(RIGHT, NOT_OFFERED))
 
     ran = synapse("calibrate", "claude", "--json", "--keep", "--rows", "exit, long")
@@ -141,7 +139,7 @@ def test_half_of_the_terminals_and_all_rows_can_be_chosen(synapse: Cli, monkeypa
     assert ran.json["runs"][0]["terminal"]["colours"] == "16 colours"
 
 
-def test_what_cannot_be_meant_is_refused_with_what_to_type(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_options_are_refused_with_a_hint(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
     assert "name a CLI (claude, codex" in synapse("calibrate").err

@@ -26,7 +26,7 @@ from tests.unit.cli.conftest import Cli, HostFactory
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A short path: sockets lie in it, and their paths may not be long."""
+    """A folder with a short path, because it holds sockets."""
     with tempfile.TemporaryDirectory(prefix="d") as folder:
         yield Path(folder)
 
@@ -47,7 +47,7 @@ def levels(synapse: Cli) -> dict[str, str]:
     return {finding["subject"]: finding["level"] for finding in synapse("doctor", "--json").json["findings"]}
 
 
-def test_a_healthy_machine_is_well(synapse: Cli) -> None:
+def test_a_healthy_machine_has_no_problems(synapse: Cli) -> None:
     ran = synapse("doctor")
 
     assert ran.code == 0
@@ -99,7 +99,7 @@ def log_in_with(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
 
 
 @pytest.mark.usefixtures("codex")
-def test_the_shell_of_an_installed_cli_is_tried_as_the_cli_runs_it(synapse: Cli) -> None:
+def test_doctor_runs_the_shell_of_an_installed_cli_as_the_cli_does(synapse: Cli) -> None:
     ran = synapse("doctor")
 
     assert ran.code == 0, ran.out
@@ -110,7 +110,7 @@ def test_the_shell_of_an_installed_cli_is_tried_as_the_cli_runs_it(synapse: Cli)
 def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
     synapse: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A shell that is no bash reads its login profile and nothing behind it.
+    # A shell other than bash reads its login profile, and nothing after it.
     log_in_with(monkeypatch, shutil.which("dash", path="/bin:/usr/bin") or pytest.skip("dash is not installed"))
 
     ran = synapse("doctor")
@@ -121,7 +121,7 @@ def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
 
 
 @pytest.mark.usefixtures("codex")
-def test_a_shell_that_cannot_be_run_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_that_cannot_run_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     log_in_with(monkeypatch, "/nowhere/bash")
 
     assert "/nowhere/bash: No such file or directory" in synapse("doctor").out
@@ -133,7 +133,7 @@ def test_a_damaged_store_is_a_problem(synapse: Cli, home: Path) -> None:
     assert levels(synapse)["store"] == "problem"
 
 
-def test_wrong_settings_are_a_problem_and_not_the_end(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_are_a_problem_and_do_not_end_doctor(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNAPSE_QUEUE_LIMIT", "many")
 
     found = levels(synapse)
@@ -157,7 +157,7 @@ def test_a_broken_profile_of_the_user_is_a_problem(synapse: Cli, home: Path) -> 
     assert levels(synapse)["mine"] == "problem"
 
 
-def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, start: HostFactory) -> None:
+def test_a_degraded_agent_is_a_note(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state["sightings"] = [
         {"source": "signal", "state": "", "detail": "degraded: its hooks are off"},
@@ -171,7 +171,7 @@ def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, st
     assert "the prompt is visible" not in ran.out
 
 
-def test_a_store_whose_lock_somebody_keeps_is_a_problem(
+def test_a_store_whose_lock_another_process_keeps_is_a_problem(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.cli.doctor.LOCK_SECONDS", 0.1)
@@ -227,7 +227,7 @@ def test_agents_of_another_version_are_named_with_what_to_do(synapse: Cli, start
     assert "synapse restart codex-8120" in ran.out
 
 
-def test_sockets_that_nobody_listens_on_are_named(synapse: Cli, home: Path) -> None:
+def test_stale_sockets_are_named(synapse: Cli, home: Path) -> None:
     (home / "sockets").mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(home / "sockets" / "synapse-codex-8120.sock"))

@@ -1,4 +1,4 @@
-"""`synapse external` with an agent that is not ours."""
+"""`synapse external` with an agent of another make."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_agent_is_added_listed_asked_and_removed(synapse: Cli, stranger: Stra
     assert synapse("external", "list", "--json").json == []
 
 
-def test_json_everywhere(synapse: Cli, stranger: Stranger) -> None:
+def test_every_action_prints_json(synapse: Cli, stranger: Stranger) -> None:
     assert synapse("external", "add", stranger.url, "--alias", "other", "--json").json["alias"] == "other"
     assert synapse("external", "send", "other", "hi", "--json").json["text"] == "done"
     assert synapse("external", "remove", "other", "--json").json["alias"] == "other"
@@ -49,7 +49,7 @@ def test_json_everywhere(synapse: Cli, stranger: Stranger) -> None:
     ("state", "code"),
     [("TASK_STATE_FAILED", 1), ("TASK_STATE_REJECTED", 7), ("TASK_STATE_INPUT_REQUIRED", 6), ("TASK_STATE_WORKING", 5)],
 )
-def test_the_exit_code_says_what_became_of_it(synapse: Cli, stranger: Stranger, state: str, code: int) -> None:
+def test_the_exit_code_of_watch_is_the_tasks_outcome(synapse: Cli, stranger: Stranger, state: str, code: int) -> None:
     answers(stranger, state, "because")
     synapse("external", "add", stranger.url, "--alias", "other")
 
@@ -103,9 +103,7 @@ def test_a_key_has_its_own_header(synapse: Cli, stranger: Stranger, monkeypatch:
         (("--bearer-env", "NO_SUCH_VARIABLE"), "the environment variable NO_SUCH_VARIABLE is not set"),
     ],
 )
-def test_a_secret_that_is_not_there_is_refused(
-    synapse: Cli, stranger: Stranger, options: tuple[str, str], said: str
-) -> None:
+def test_a_missing_secret_is_refused(synapse: Cli, stranger: Stranger, options: tuple[str, str], said: str) -> None:
     ran = synapse("external", "add", stranger.url, *options)
 
     assert ran.code != 0
@@ -114,7 +112,7 @@ def test_a_secret_that_is_not_there_is_refused(
     assert stranger.heard == []
 
 
-def test_an_answer_is_printed_as_it_comes(synapse: Cli, stranger: Stranger) -> None:
+def test_an_answer_is_printed_as_it_arrives(synapse: Cli, stranger: Stranger) -> None:
     def chunk(text: str, *, append: bool) -> Object:
         artifact = {"artifactId": "a", "parts": [{"text": text}]}
         return {"artifactUpdate": {"taskId": "t-1", "artifact": artifact, "append": append}}

@@ -26,13 +26,13 @@ def tck(start: HostFactory) -> FakeHost:
     return host
 
 
-def test_it_is_sent_to_by_its_name_and_never_by_its_kind(synapse: Cli, tck: FakeHost) -> None:
+def test_an_in_process_agent_is_addressed_by_its_name_and_not_by_its_type(synapse: Cli, tck: FakeHost) -> None:
     assert synapse("send", "tck", "hello").code == 0
     assert synapse("send", "scripted", "hello").code == 3
     assert len(tck.tasks) == 1
 
 
-def test_it_is_listed_without_a_port(synapse: Cli, tck: FakeHost) -> None:
+def test_an_in_process_agent_is_listed_without_a_port(synapse: Cli, tck: FakeHost) -> None:
     _titles, row = synapse("list").out.splitlines()
 
     assert row.split()[:4] == ["tck", "(scripted)", "ready", str(tck.entry.pid)]
@@ -40,8 +40,8 @@ def test_it_is_listed_without_a_port(synapse: Cli, tck: FakeHost) -> None:
 
 
 @pytest.mark.parametrize("verb", ["stop", "restart"])
-def test_its_process_is_the_gateway_s_and_is_not_ended(synapse: Cli, tck: FakeHost, verb: str) -> None:
-    # The process is this one: it would not live to tell.
+def test_an_in_process_agent_is_neither_stopped_nor_restarted(synapse: Cli, tck: FakeHost, verb: str) -> None:
+    # The process is this one: ending it would end the test.
     ran = synapse(verb, "tck")
 
     assert ran.code == 7
@@ -50,26 +50,26 @@ def test_its_process_is_the_gateway_s_and_is_not_ended(synapse: Cli, tck: FakeHo
     assert tck.registry.find("tck") is not None
 
 
-def test_an_agent_from_elsewhere_is_forgotten_and_not_stopped(synapse: Cli, tck: FakeHost) -> None:
+def test_the_error_for_stopping_an_external_agent_says_how_to_remove_it(synapse: Cli, tck: FakeHost) -> None:
     move_into_the_gateway(tck, "a2a")
 
     assert "synapse external remove tck" in synapse("stop", "tck").err
 
 
-def test_stop_all_and_broadcast_pass_it_by(synapse: Cli, tck: FakeHost) -> None:
+def test_stop_all_and_broadcast_skip_in_process_agents(synapse: Cli, tck: FakeHost) -> None:
     assert "No agent is running." in synapse("stop", "--all").err
     assert synapse("broadcast", "hello", "--all").code == 3
     assert tck.tasks == {}
 
 
-def test_its_log_is_the_gateway_s(synapse: Cli, tck: FakeHost, home: Path) -> None:
+def test_the_log_of_an_in_process_agent_is_its_gateways(synapse: Cli, tck: FakeHost, home: Path) -> None:
     (home / "logs").mkdir()
     (home / "logs" / f"{GATEWAY}.log").write_text("gateway_started\n", encoding="utf-8")
 
     assert synapse("logs", tck.entry.name).out == "gateway_started\n"
 
 
-def test_the_error_says_where_an_agent_from_elsewhere_is_reached(synapse: Cli, home: Path) -> None:
+def test_the_error_for_an_external_agent_says_how_to_reach_it(synapse: Cli, home: Path) -> None:
     (home / "external").mkdir()
     (home / "external" / "far.json").write_text("{}", encoding="utf-8")
 
@@ -81,7 +81,7 @@ def test_the_error_says_where_an_agent_from_elsewhere_is_reached(synapse: Cli, h
     assert "synapse external" not in synapse("send", "../external/far", "hello").err
 
 
-def test_the_error_of_one_whose_gateway_is_gone_says_what_to_start(synapse: Cli, tck: FakeHost) -> None:
+def test_the_error_for_an_in_process_agent_without_its_gateway_says_what_to_start(synapse: Cli, tck: FakeHost) -> None:
     tck.entry.pid, tck.entry.socket = 2**22 + 1, ""
     tck.registry.write(tck.entry)
 

@@ -1,4 +1,4 @@
-"""`synapse keys`: a key is printed once, listed without what it opens, and revoked by its name."""
+"""`synapse keys`: a key is printed once, listed without its secret, and revoked by its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synapse.server.lineage import Lineage
 from tests.unit.cli.conftest import Cli
 
 
-def test_a_key_is_made_listed_and_revoked(synapse: Cli) -> None:
+def test_a_key_is_created_listed_and_revoked(synapse: Cli) -> None:
     made = synapse("keys", "create", "ci")
     assert made.code == 0
     assert made.out.startswith("sk_")
@@ -29,7 +29,7 @@ def test_a_key_is_made_listed_and_revoked(synapse: Cli) -> None:
     assert synapse("keys", "list", "--json").json == []
 
 
-def test_what_was_granted_is_listed_for_machines(synapse: Cli) -> None:
+def test_the_list_as_json_has_the_grants(synapse: Cli) -> None:
     grant = ("--agents", "claude, codex", "--actions", "read,send", "--expires", "2999-01-01")
     made = synapse("keys", "create", "ci", *grant, "--json").json
     key = made.pop("key")
@@ -44,7 +44,7 @@ def test_what_was_granted_is_listed_for_machines(synapse: Cli) -> None:
     assert synapse("keys", "revoke", "ci", "--json").json == made
 
 
-def test_a_new_key_may_do_ordinary_things_and_more_is_asked_for(synapse: Cli) -> None:
+def test_a_new_key_has_ordinary_actions_unless_more_are_named(synapse: Cli) -> None:
     assert synapse("keys", "create", "a", "--json").json["actions"] == ["cancel", "read", "send"]
     everything = synapse("keys", "create", "b", "--actions", "all", "--json").json["actions"]
     assert everything == ["approve", "cancel", "read", "register", "send"]
@@ -84,7 +84,7 @@ def test_without_keys_the_list_says_what_to_type(synapse: Cli) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("create", "mine"), ("revoke", "ci")])
-def test_an_agent_lets_nobody_in(
+def test_an_agent_may_neither_create_nor_revoke_keys(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     synapse("keys", "create", "ci")

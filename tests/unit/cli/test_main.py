@@ -1,4 +1,4 @@
-"""The command as a whole: verbs, help, exit codes, and what goes wrong before any host is asked."""
+"""The command as a whole: verbs, help, exit codes, and errors before any host is asked."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_the_version_is_the_projects(synapse: Cli) -> None:
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("cluade", "claude"), ("sned", "send"), ("lst", "list")])
-def test_a_wrong_word_gets_the_one_that_was_probably_meant(synapse: Cli, typed: str, meant: str) -> None:
+def test_the_error_for_an_unknown_word_suggests_a_verb_or_a_profile(synapse: Cli, typed: str, meant: str) -> None:
     ran = synapse(typed)
 
     assert ran.code == 3
     assert ran.err == f"Error: '{typed}' is neither a verb nor a profile\nDid you mean '{meant}'?  (synapse --help)\n"
 
 
-def test_a_word_like_no_other_gets_the_list_of_profiles(synapse: Cli) -> None:
+def test_the_error_for_an_unknown_word_lists_the_profiles(synapse: Cli) -> None:
     assert "dummy" in synapse("start", "xxxxxxxxxxxx").err
 
 
@@ -106,7 +106,7 @@ def test_json_after_the_dashes_belongs_to_the_program() -> None:
     assert not wants_json(["claude", "--", "--json"])
 
 
-def test_ctrl_c_is_no_traceback(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_no_traceback(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
@@ -166,7 +166,7 @@ def test_an_error_names_the_next_step(synapse: Cli, arguments: list[str]) -> Non
     assert synapse(*arguments, "--json").json["error"]["hint"]
 
 
-def test_what_went_wrong_in_a_group_is_a_sentence_too(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_an_exception_group_is_printed_as_a_sentence(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: list[str]) -> int:
         raise ExceptionGroup("host", [ExceptionGroup("part", [errors.StoreFull("no space left")])])
 

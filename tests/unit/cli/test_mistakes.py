@@ -1,4 +1,4 @@
-"""What a person mistypes or does not know yet, and what they are told."""
+"""Typical mistakes on the command line, and the errors that help."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["-x"], "unknown option -x", "synapse --help"),
     ],
 )
-def test_a_mistyped_option_is_named_in_our_words(synapse: Cli, arguments: list[str], why: str, hint: str) -> None:
+def test_a_mistyped_option_is_reported_in_plain_words(synapse: Cli, arguments: list[str], why: str, hint: str) -> None:
     ran = synapse(*arguments)
 
     assert ran.code == 2
@@ -69,7 +69,7 @@ def test_a_mistyped_option_is_named_in_our_words(synapse: Cli, arguments: list[s
 
 
 @pytest.mark.parametrize("verb", [["status"], ["approve"], ["deny"], ["answer", "--json"]])
-def test_an_id_of_no_task_is_missed_as_a_task(synapse: Cli, start: HostFactory, verb: list[str]) -> None:
+def test_an_unknown_id_is_reported_as_a_missing_task(synapse: Cli, start: HostFactory, verb: list[str]) -> None:
     start("codex")
 
     ran = synapse(*verb, "54241e7e", *(["yes"] if verb[0] == "answer" else []))
@@ -79,7 +79,7 @@ def test_an_id_of_no_task_is_missed_as_a_task(synapse: Cli, start: HostFactory, 
 
 
 @pytest.mark.parametrize("verb", ["status", "approve"])
-def test_a_name_that_nobody_has_is_missed_as_an_agent(synapse: Cli, start: HostFactory, verb: str) -> None:
+def test_an_unknown_name_is_reported_as_a_missing_agent(synapse: Cli, start: HostFactory, verb: str) -> None:
     start("codex")
 
     ran = synapse(verb, "codx")
@@ -115,9 +115,7 @@ def test_a_gateway_that_does_not_run_cannot_be_stopped(synapse: Cli, start: Host
 
 
 @pytest.mark.parametrize("arguments", [["status", "gateway"], ["send", "gateway", "hi"], ["attach", "gateway"]])
-def test_whoever_takes_the_gateway_for_an_agent_is_told_its_verbs(
-    synapse: Cli, start: HostFactory, arguments: list[str]
-) -> None:
+def test_verbs_for_agents_name_the_verbs_for_a_gateway(synapse: Cli, start: HostFactory, arguments: list[str]) -> None:
     start("codex")
 
     ran = synapse(*arguments)
@@ -157,13 +155,13 @@ def test_the_log_of_the_gateway_that_runs_is_shown(synapse: Cli, start: HostFact
         ),
     ],
 )
-def test_an_agent_that_the_gateway_could_never_start_stops_its_start(
+def test_a_gateway_does_not_start_with_an_agent_that_can_never_start(
     synapse: Cli, home: Path, keys: str, why: str, hint: str
 ) -> None:
     file = home / "g.toml"
     file.write_text(f'[[agents]]\nid = "a"\n{keys}\n', encoding="utf-8")
 
-    # The address would be refused next: whatever happens, no gateway is started here.
+    # The address would be refused next, so that no gateway is started here in any case.
     ran = synapse("gateway", "--config", str(file), "--host", "0.0.0.0")
 
     assert ran.code == 2
@@ -171,7 +169,7 @@ def test_an_agent_that_the_gateway_could_never_start_stops_its_start(
     assert hint in ran.err
 
 
-def test_stopping_all_says_when_there_is_nobody(synapse: Cli) -> None:
+def test_stop_all_without_agents_says_so(synapse: Cli) -> None:
     ran = synapse("stop", "--all")
 
     assert ran.code == 0
@@ -186,7 +184,7 @@ def test_settings_are_shown_as_they_are_written(synapse: Cli) -> None:
     assert "instructions            true" in shown
 
 
-def test_a_folder_that_was_removed_under_the_shell_is_told(
+def test_a_current_folder_that_was_removed_is_reported(
     synapse: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"

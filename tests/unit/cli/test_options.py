@@ -25,7 +25,7 @@ SWITCHES = ("--json",)
         (["-h"], [], {"--help": ""}),
     ],
 )
-def test_options_and_words_are_told_apart(arguments: list[str], words: list[str], values: dict[str, str]) -> None:
+def test_options_are_separated_from_words(arguments: list[str], words: list[str], values: dict[str, str]) -> None:
     options = parse("send", arguments, VALUED, SWITCHES)
 
     assert (options.words, options.values) == (words, values)
@@ -44,7 +44,7 @@ def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
         parse("send", arguments, VALUED, SWITCHES)
 
 
-def test_a_wrong_option_gets_the_one_that_was_probably_meant() -> None:
+def test_the_error_for_an_unknown_option_suggests_a_similar_one() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse("send", ["--priorty=5"], VALUED, SWITCHES)
 

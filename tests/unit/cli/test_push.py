@@ -1,4 +1,4 @@
-"""`synapse push list`: what became of notifications, without anything secret."""
+"""`synapse push list`: the delivery of notifications, without secrets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_deliveries_are_shown_latest_first(synapse: Cli, home: Path) -> None:
     assert SECRET not in shown.out
 
 
-def test_the_same_for_machines(synapse: Cli, home: Path) -> None:
+def test_pushes_as_json(synapse: Cli, home: Path) -> None:
     fill(home)
     shown = synapse("push", "list", "--json", "--limit", "2")
 
@@ -73,5 +73,5 @@ def test_the_same_for_machines(synapse: Cli, home: Path) -> None:
     assert SECRET not in shown.out
 
 
-def test_without_an_action_the_usage_is_told(synapse: Cli) -> None:
+def test_without_an_action_the_usage_is_printed(synapse: Cli) -> None:
     assert synapse("push").code == 2

@@ -1,4 +1,4 @@
-"""`synapse send` and `synapse reply` against a host that is a fake, in the words of the contract."""
+"""`synapse send` and `synapse reply` against a fake host that speaks as the contract says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import Cli, HostFactory, become
 NO_SUCH_PID = 2**22 + 1
 
 
-def test_a_message_is_left_with_the_agent(synapse: Cli, start: HostFactory) -> None:
+def test_a_message_is_sent_to_the_agents_host(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     ran = synapse("send", "codex", "review", "this")
@@ -116,7 +116,7 @@ def test_a_hosts_refusal_keeps_its_code_and_hint(synapse: Cli, start: HostFactor
     assert (ran.code, ran.json["error"]) == (7, error)
 
 
-def test_a_broken_connection_is_asked_again_with_the_same_message(synapse: Cli, start: HostFactory) -> None:
+def test_a_message_is_repeated_with_its_id_after_a_broken_connection(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.dropped_connections = 1
 
@@ -126,7 +126,7 @@ def test_a_broken_connection_is_asked_again_with_the_same_message(synapse: Cli, 
     assert len(host.tasks) == 1
 
 
-def test_a_host_that_always_breaks_off_does_not_respond(synapse: Cli, start: HostFactory) -> None:
+def test_a_host_that_always_closes_the_connection_does_not_respond(synapse: Cli, start: HostFactory) -> None:
     start().dropped_connections = 9
 
     assert synapse("send", "codex", "hi").code == 8
@@ -178,7 +178,7 @@ def test_a_reply_to_nothing_is_sent_as_a_new_message(synapse: Cli, start: HostFa
 
 
 @pytest.mark.parametrize("asker", ["user", "@user", "unverified.synapse-claude-8100", "key.ci", "@key.ci"])
-def test_an_agent_answers_who_has_no_host_through_its_own(
+def test_an_agent_replies_to_a_sender_without_a_host_through_its_own_host(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch, asker: str
 ) -> None:
     codex = start()
@@ -193,7 +193,7 @@ def test_an_agent_answers_who_has_no_host_through_its_own(
 
 
 @pytest.mark.parametrize("asker", ["user", "unverified.synapse-claude-8100", "key.ci"])
-def test_who_has_no_host_is_no_agent(synapse: Cli, asker: str) -> None:
+def test_a_sender_without_a_host_is_not_an_agent(synapse: Cli, asker: str) -> None:
     ran = synapse("send", asker, "hi")
 
     assert ran.code == 3
@@ -256,7 +256,7 @@ def test_a_missing_file_is_an_error_not_a_traceback(synapse: Cli, start: HostFac
     assert ran.err == "Error: No such file or directory: nowhere.txt\n"
 
 
-def test_bytes_that_are_no_text_are_replaced(synapse: Cli, start: HostFactory) -> None:
+def test_bytes_that_are_not_text_are_replaced(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     synapse("send", "codex", os.fsdecode(b"caf\xe9"))
@@ -290,7 +290,9 @@ def test_a_ttl_travels_in_the_metadata(synapse: Cli, start: HostFactory) -> None
         ["send", "codex", "hi", "--priority"],
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(synapse: Cli, start: HostFactory, arguments: list[str]) -> None:
+def test_invalid_arguments_are_wrong_usage_and_send_nothing(
+    synapse: Cli, start: HostFactory, arguments: list[str]
+) -> None:
     host = start()
 
     ran = synapse(*arguments)
@@ -322,7 +324,7 @@ def test_a_host_that_is_too_slow_may_still_have_the_message(synapse: Cli, home: 
     assert "--message-id m-1" in ran.err
 
 
-def test_a_message_that_is_sent_again_with_its_id_is_the_same(synapse: Cli, start: HostFactory) -> None:
+def test_a_message_that_is_sent_twice_with_its_id_opens_one_task(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     for _ in range(2):
@@ -331,7 +333,7 @@ def test_a_message_that_is_sent_again_with_its_id_is_the_same(synapse: Cli, star
     assert len(host.tasks) == 1
 
 
-def test_only_a_reply_that_was_taken_is_called_one(synapse: Cli, start: HostFactory) -> None:
+def test_a_reply_that_is_sent_as_a_new_message_is_reported_as_sent(synapse: Cli, start: HostFactory) -> None:
     start()
 
     assert "[→ codex-8120] sent" in synapse("send", "codex", "done", "--reply-to", "deadbeef").err

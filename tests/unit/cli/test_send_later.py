@@ -1,4 +1,4 @@
-"""`synapse send --queue`: a message for an agent that does not run waits in the store."""
+"""`synapse send --queue`: a message for a stopped agent is queued in the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_without_the_option_it_is_an_error(synapse: Cli, home: Path) -> None:
     assert not (home / "store.db").exists()
 
 
-def test_a_message_for_a_name_waits_and_is_shown(synapse: Cli) -> None:
+def test_a_message_for_a_given_name_is_queued_and_listed(synapse: Cli) -> None:
     ran = synapse("send", "reviewer", "later", "--queue", "--priority", "4", "--json")
 
     assert (ran.code, ran.json["receipt"], ran.json["task"]["status"]) == (0, "queued", "submitted")
@@ -50,7 +50,7 @@ def test_a_profile_means_the_agent_that_will_run_in_this_folder(synapse: Cli, ho
     assert "(not running)" in synapse("status", task["id"][:8]).out
 
 
-def test_an_agent_that_was_here_is_known_by_its_inbox(synapse: Cli, home: Path) -> None:
+def test_a_stopped_agent_is_found_by_its_inbox(synapse: Cli, home: Path) -> None:
     gone = AgentEntry("synapse-codex-8120", "codex", port=8120, pid=NO_SUCH_PID, pid_started=1, inbox="codex@/far")
     FileRegistry(home / "registry").write(gone)
 
@@ -60,7 +60,7 @@ def test_an_agent_that_was_here_is_known_by_its_inbox(synapse: Cli, home: Path) 
     assert FileRegistry(home / "registry").written() == []
 
 
-def test_it_can_be_taken_back(synapse: Cli) -> None:
+def test_a_queued_message_can_be_canceled(synapse: Cli) -> None:
     task = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
 
     assert synapse("cancel", task["id"][:8]).code == 0
@@ -68,14 +68,14 @@ def test_it_can_be_taken_back(synapse: Cli) -> None:
     assert synapse("cancel", task["id"][:8]).code == 7
 
 
-def test_it_cannot_be_resolved_while_nobody_runs(synapse: Cli) -> None:
+def test_a_message_of_a_stopped_agent_cannot_be_resolved(synapse: Cli) -> None:
     task = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
 
     assert synapse("resolve", task["id"], "--retry").code == 7
 
 
 @pytest.mark.parametrize("option", ["--response", "--wait=submitted"])
-def test_nothing_is_there_to_wait_for(synapse: Cli, option: str) -> None:
+def test_queue_cannot_be_combined_with_waiting(synapse: Cli, option: str) -> None:
     assert synapse("send", "reviewer", "later", "--queue", option).code == 2
 
 
@@ -84,7 +84,7 @@ def test_a_name_that_no_agent_can_have_is_refused(synapse: Cli, target: str) -> 
     assert synapse("send", "--target", target, "later", "--queue").code == 2
 
 
-def test_a_name_that_may_be_a_mistake_is_doubted(synapse: Cli) -> None:
+def test_a_name_that_resembles_a_profile_is_questioned(synapse: Cli) -> None:
     ran = synapse("send", "cloude", "later", "--queue")
 
     assert ran.code == 0
@@ -93,9 +93,7 @@ def test_a_name_that_may_be_a_mistake_is_doubted(synapse: Cli) -> None:
     assert "did you mean" not in synapse("send", "reviewer", "later", "--queue").err
 
 
-def test_a_message_that_no_host_would_take_is_not_left(
-    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_that_is_too_large_is_not_queued(synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNAPSE_MAX_BODY_BYTES", "1000")
 
     ran = synapse("send", "reviewer", "x" * 1000, "--queue", "--json")
@@ -103,14 +101,14 @@ def test_a_message_that_no_host_would_take_is_not_left(
     assert (ran.code, ran.json["error"]["code"]) == (7, "body_too_large")
 
 
-def test_no_more_are_left_than_may_wait(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_messages_are_queued_than_the_limit(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNAPSE_QUEUE_LIMIT", "1")
     synapse("send", "reviewer", "first", "--queue")
 
     assert synapse("send", "reviewer", "second", "--queue", "--json").json["error"]["code"] == "queue_full"
 
 
-def test_a_message_whose_time_is_over_waits_no_longer(synapse: Cli) -> None:
+def test_an_expired_message_is_no_longer_queued(synapse: Cli) -> None:
     task = synapse("send", "reviewer", "later", "--queue", "--ttl", "0.001", "--json").json["task"]
 
     assert synapse("queue", "--json").json == []
@@ -118,7 +116,7 @@ def test_a_message_whose_time_is_over_waits_no_longer(synapse: Cli) -> None:
     assert (shown["status"], shown["metadata"]["reason"]) == ("failed", "expired")
 
 
-def test_an_agent_that_starts_meanwhile_is_asked_itself(
+def test_a_message_is_sent_to_an_agent_that_has_started_meanwhile(
     synapse: Cli, start: HostFactory, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.tasks.stopped._LEASE_TRIES", 2)
@@ -142,7 +140,7 @@ def test_an_agent_that_starts_meanwhile_is_asked_itself(
     assert "[→ reviewer] sent" in ran.err
 
 
-def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
+def test_an_inbox_that_an_unknown_process_holds_is_a_conflict(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.tasks.stopped._LEASE_TRIES", 2)
@@ -152,7 +150,7 @@ def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
     assert synapse("send", "reviewer", "hello", "--queue").code == 7
 
 
-def test_a_message_that_is_left_again_with_its_id_waits_once(synapse: Cli) -> None:
+def test_a_message_that_is_queued_again_with_its_id_is_stored_once(synapse: Cli) -> None:
     for _ in range(2):
         assert synapse("send", "reviewer", "later", "--queue", "--message-id", "m-1").code == 0
 
@@ -160,7 +158,7 @@ def test_a_message_that_is_left_again_with_its_id_waits_once(synapse: Cli) -> No
 
 
 async def hold(path: Path, inbox: str) -> None:
-    """Take an inbox for a process that lives as long as this test."""
+    """Acquires an inbox for a process that lives as long as this test."""
     store = await LeasedStore.open(path)
     parent = os.getppid()
     assert await store.acquire(
@@ -179,7 +177,7 @@ def test_the_name_of_an_agent_that_is_gone_is_not_taken_for_the_beginning_of_man
     assert (ran.code, f"No agent found matching '{shared}'" in ran.err) == (3, True)
 
 
-def test_cancel_of_a_queue_leaves_what_waits_for_another_agent_of_the_same_profile(
+def test_cancel_queue_leaves_the_queue_of_another_agent_of_that_profile(
     synapse: Cli, start: HostFactory, home: Path
 ) -> None:
     gone = AgentEntry("synapse-codex-8121", "codex", name="bob", port=8121, pid=NO_SUCH_PID, pid_started=1, inbox="bob")
@@ -193,7 +191,7 @@ def test_cancel_of_a_queue_leaves_what_waits_for_another_agent_of_the_same_profi
     assert len(synapse("queue", "bob", "--json").json) == 1
 
 
-def test_cancel_of_a_queue_asks_which_when_a_profile_names_several(synapse: Cli, home: Path) -> None:
+def test_cancel_queue_refuses_a_profile_that_names_several_agents(synapse: Cli, home: Path) -> None:
     for port, name in ((8120, "amy"), (8121, "bob")):
         gone = AgentEntry(f"synapse-codex-{port}", "codex", name=name, port=port, pid=NO_SUCH_PID, inbox=name)
         FileRegistry(home / "registry").write(gone)
@@ -205,7 +203,7 @@ def test_cancel_of_a_queue_asks_which_when_a_profile_names_several(synapse: Cli,
     assert len(synapse("queue", "--json").json) == 2
 
 
-def test_cancel_of_a_queue_takes_a_profile_for_the_one_agent_that_has_something_waiting(synapse: Cli) -> None:
+def test_cancel_queue_accepts_a_profile_if_one_agent_has_queued_messages(synapse: Cli) -> None:
     synapse("send", "codex", "later", "--queue")
 
     ran = synapse("cancel", "--queue", "codex")

@@ -1,4 +1,4 @@
-"""How results look."""
+"""The format of results: columns, colours, and text without control characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synapse.core.override import override
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("🙂", 2), ("", 0)])
-def test_width_is_what_a_terminal_gives_it(text: str, columns: int) -> None:
+def test_width_counts_terminal_columns(text: str, columns: int) -> None:
     assert width(text) == columns
 
 
@@ -25,7 +25,7 @@ def test_a_cut_text_always_fits(text: str, columns: int) -> None:
 
 
 @given(st.text())
-def test_plain_text_is_one_line_and_cannot_act(text: str) -> None:
+def test_plain_text_is_one_line_without_control_characters(text: str) -> None:
     assert not set(plain(text)) & {"\x1b", "\n", "\r", "\x07", "\x9b", "\u202e", "\u2028"}
 
 
@@ -57,7 +57,7 @@ def test_there_is_no_colour_without_a_terminal() -> None:
         ("", ""),
     ],
 )
-def test_a_folder_of_ones_own_is_shown_short(path: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_below_the_home_folder_is_shortened(path: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/houses/ann")
 
     assert short_path(path) == shown
@@ -71,7 +71,7 @@ class _Screen(io.TextIOWrapper):
         return True
 
 
-def test_nothing_acts_on_a_terminal_but_our_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_our_own_colour_codes_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -1,11 +1,11 @@
-"""`synapse tasks`: what was sent lately, also to agents that do not run any more."""
+"""`synapse tasks`: recent tasks, also of stopped agents."""
 
 from __future__ import annotations
 
 from tests.unit.cli.conftest import Cli
 
 
-def test_the_latest_is_first_with_what_became_of_it(synapse: Cli) -> None:
+def test_the_latest_task_comes_first_with_its_state(synapse: Cli) -> None:
     first = synapse("send", "reviewer", "one", "--queue", "--json").json["task"]
     synapse("send", "codex-8120", "two\nlines", "--queue")
     synapse("cancel", first["id"])
@@ -23,7 +23,7 @@ def test_the_latest_is_first_with_what_became_of_it(synapse: Cli) -> None:
     assert [two.split()[at] for at in (1, 3, 4, 5)] == ["submitted", "codex-8120", "unverified.user", "two"]
 
 
-def test_those_of_one_agent_are_found_by_its_name_and_its_profile(synapse: Cli) -> None:
+def test_the_tasks_of_one_agent_are_found_by_its_name_and_its_profile(synapse: Cli) -> None:
     for agent in ("reviewer", "codex-8120"):
         synapse("send", agent, f"for {agent}", "--queue")
 
@@ -34,6 +34,6 @@ def test_those_of_one_agent_are_found_by_its_name_and_its_profile(synapse: Cli) 
     assert len(synapse("tasks", "-n", "1", "--json").json) == 1
 
 
-def test_nothing_to_show_is_said(synapse: Cli) -> None:
+def test_an_empty_list_says_so(synapse: Cli) -> None:
     assert (synapse("tasks").err, synapse("tasks", "--json").json) == ("There are no tasks yet.\n", [])
     assert synapse("tasks", "codex").err == "There are no tasks of 'codex'.  (synapse list)\n"

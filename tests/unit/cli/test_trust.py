@@ -29,7 +29,7 @@ def states(synapse: Cli) -> dict[str, str]:
     return {one["folder"]: one["state"] for one in synapse("trust", "--list", "--json").json}
 
 
-def test_a_folder_is_trusted_as_it_is_and_says_what_that_means(synapse: Cli, project: Path) -> None:
+def test_trusting_a_folder_prints_what_its_files_do(synapse: Cli, project: Path) -> None:
     ran = synapse("trust")
 
     assert ran.code == 0
@@ -40,7 +40,7 @@ def test_a_folder_is_trusted_as_it_is_and_says_what_that_means(synapse: Cli, pro
     assert states(synapse) == {str(project): "trusted"}
 
 
-def test_the_answer_for_machines_has_the_hash_and_the_files(synapse: Cli, project: Path) -> None:
+def test_trust_as_json_has_the_hash_and_the_files(synapse: Cli, project: Path) -> None:
     told = synapse("trust", str(project), "--json").json
 
     assert (told["folder"], told["state"], told["ignored"]) == (str(project), "trusted", ["home"])
@@ -48,7 +48,7 @@ def test_the_answer_for_machines_has_the_hash_and_the_files(synapse: Cli, projec
     assert told["files"]["profiles/calc.toml"] == "runs: LANG=C no-such-program -l -q"
 
 
-def test_the_list_tells_what_has_changed_and_what_is_gone(synapse: Cli, project: Path, home: Path) -> None:
+def test_the_list_shows_changed_and_removed_projects(synapse: Cli, project: Path, home: Path) -> None:
     assert "There are no decisions yet." in synapse("trust", "--list").err
     synapse("trust")
 
@@ -73,7 +73,7 @@ def test_trust_is_revoked_from_any_folder_of_the_project(synapse: Cli, project: 
     assert synapse("trust", "--revoke").code == 3
 
 
-def test_a_crowd_of_files_hides_no_program(synapse: Cli, project: Path) -> None:
+def test_many_files_without_effect_do_not_hide_a_program(synapse: Cli, project: Path) -> None:
     for number in range(100):
         (project / ".synapse" / f"file-{number}").touch()
 
@@ -110,7 +110,7 @@ def test_an_agent_may_look_but_not_decide(
     synapse: Cli, project: Path, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become(start(), monkeypatch)
-    # A setting that lets agents approve lets none of them trust a folder.
+    # The setting that lets agents approve does not let them trust a folder.
     monkeypatch.setenv("SYNAPSE_AGENTS_MAY_APPROVE", "1")
 
     for words in (["trust"], ["trust", "--revoke"]):
@@ -123,7 +123,7 @@ def test_an_agent_may_look_but_not_decide(
     assert synapse("trust", "--list").code == 0
 
 
-def test_who_is_not_at_a_persons_terminal_is_not_asked_where_one_is_demanded(
+def test_trust_is_not_asked_for_outside_a_demanded_terminal(
     synapse: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYNAPSE_PERSON_PROOF", "terminal")
@@ -153,7 +153,7 @@ def test_a_profile_of_an_untrusted_project_is_not_used_and_says_what_to_do(synap
     assert "'no-such-program' is not installed" in synapse("calc").err
 
 
-def test_a_project_that_names_a_profile_like_yours_is_nobodys_business(synapse: Cli, project: Path) -> None:
+def test_a_project_profile_with_the_name_of_the_users_own_asks_nothing(synapse: Cli, project: Path) -> None:
     (project / ".synapse" / "config.toml").unlink()
     (project / ".synapse" / "profiles" / "claude.toml").write_text("command = ['evil']", encoding="utf-8")
 
@@ -170,7 +170,7 @@ def test_a_project_that_was_trusted_with_unusable_settings_can_be_revoked(synaps
     assert synapse("config").code == 0
 
 
-def test_a_message_left_in_an_untrusted_project_follows_the_users_settings(synapse: Cli, project: Path) -> None:
+def test_a_message_queued_in_an_untrusted_project_follows_the_users_settings(synapse: Cli, project: Path) -> None:
     ran = synapse("send", "reviewer", "later", "--queue")
 
     assert ran.code == 0
@@ -178,7 +178,7 @@ def test_a_message_left_in_an_untrusted_project_follows_the_users_settings(synap
     assert ran.err.count("synapse trust") == 1
 
 
-def test_a_name_that_is_no_profile_is_told_before_anybody_is_asked(synapse: Cli, project: Path) -> None:
+def test_an_unknown_profile_is_reported_before_the_person_is_asked_for_trust(synapse: Cli, project: Path) -> None:
     ran = synapse("clade")
 
     assert ran.code == 3
@@ -220,9 +220,7 @@ def test_doctor_shows_the_project(synapse: Cli, project: Path) -> None:
     assert "is not a plain file" in found()[0]
 
 
-def test_doctor_tells_of_search_paths_that_mean_the_current_folder(
-    synapse: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_entries_of_search_paths_are_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:.:node_modules/.bin")
     monkeypatch.setenv("PYTHONPATH", "/somewhere::")
 

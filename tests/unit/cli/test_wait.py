@@ -1,4 +1,4 @@
-"""Sending and waiting: the answer, and every way in which none comes."""
+"""Sending and waiting: the answer, and every reason why there is none."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_question_waits_for_a_person(synapse: Cli, start: HostFactory) -> None
     assert (ran.code, ran.out) == (6, "which branch?\n")
 
 
-def test_no_answer_in_time_says_what_to_type_next(synapse: Cli, start: HostFactory) -> None:
+def test_a_timeout_says_what_to_type_next(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
@@ -139,7 +139,7 @@ def test_an_open_dialog_at_the_deadline_waits_for_a_person(synapse: Cli, start: 
     assert "synapse attach codex-8120" in ran.err
 
 
-def test_a_decision_that_is_needed_is_told_at_once(synapse: Cli, start: HostFactory) -> None:
+def test_a_message_in_doubt_is_reported_while_send_waits(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     def doubt(task: Fields) -> None:
@@ -192,7 +192,7 @@ def test_a_refused_message_withdraws_the_waiting_task(
     assert [task["status"] for task in claude.tasks.values()] == ["canceled"]
 
 
-def test_a_host_that_always_breaks_off_does_not_respond(synapse: Cli, start: HostFactory) -> None:
+def test_a_host_that_always_closes_the_connection_does_not_respond(synapse: Cli, start: HostFactory) -> None:
     start().is_mute = True
 
     assert synapse("send", "codex", "hi", "--response", "--timeout", "5").code == 8
@@ -218,7 +218,7 @@ def test_a_receiver_that_was_killed_ends_the_wait_of_an_agent(
     assert "synapse status" in ran.err
 
 
-def test_a_quiet_receiver_that_lives_is_waited_for(
+def test_a_silent_receiver_that_is_alive_is_waited_for(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start()
@@ -252,11 +252,11 @@ def test_an_answer_to_a_question_goes_to_its_task(synapse: Cli, start: HostFacto
 
 
 @pytest.mark.parametrize("other", ["--queue", "--reply-to=abc"])
-def test_an_answer_to_a_question_is_neither_left_nor_a_reply(synapse: Cli, other: str) -> None:
+def test_the_option_task_excludes_queue_and_reply_to(synapse: Cli, other: str) -> None:
     assert synapse("send", "codex", "staging", "--task", "abc", other).code == 2
 
 
-def test_who_waits_is_told_at_once_that_a_dialog_is_open(synapse: Cli, start: HostFactory) -> None:
+def test_a_waiting_send_reports_an_open_dialog_at_once(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state |= {"state": "waiting", "why": "it asks to run a command"}
 
@@ -266,7 +266,7 @@ def test_who_waits_is_told_at_once_that_a_dialog_is_open(synapse: Cli, start: Ho
     assert ran.err.index("codex-8120 waits for a person: it asks") < ran.err.index("Error:")
 
 
-def test_who_waits_is_told_once_what_keeps_the_prompt(
+def test_a_waiting_send_reports_a_blocked_prompt_once(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = start()
@@ -279,7 +279,7 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
     assert ran.err.count("codex-8120 cannot be typed into: there is text in the prompt") == 1
 
 
-def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(
+def test_a_reason_that_was_printed_at_its_beginning_is_not_repeated_when_overdue(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = start()
@@ -301,7 +301,7 @@ def _overdue(why: str) -> dict[str, object]:
     return {"reason": "person", "why": why, "messages": 1, "overdue": True}
 
 
-def test_who_waits_is_told_once_that_messages_are_held_for_long(
+def test_a_waiting_send_reports_overdue_messages_once(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = "the program prints again and again"
@@ -314,7 +314,7 @@ def test_who_waits_is_told_once_that_messages_are_held_for_long(
     assert ran.err.count(f"codex-8120 holds 1 message: {why}  (synapse attach codex-8120)") == 1
 
 
-def test_a_machine_is_told_which_task_goes_on(synapse: Cli, start: HostFactory) -> None:
+def test_json_names_the_task_that_continues(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2", "--json")

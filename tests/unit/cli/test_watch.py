@@ -1,72 +1,147 @@
-"""Following a task whose agent is started again meanwhile, at another port: it is known by its inbox."""
+"""`synapse watch`: one task from its beginning to its end, as lines or as objects."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from synapse.cli.wait import TaskFields, TaskWatch, is_answered
-from synapse.config.process import SystemClock
-from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotResponding
-from synapse.registry.files import FileRegistry
-from tests.unit.cli.conftest import Cli, HostFactory, become
-from tests.unit.cli.fake_host import Fields
+from synapse.cli.watch import line_of
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
+from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
+from synapse.core.question import Question, QuestionKind, question_fields
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
+from synapse.tasks.journal import Journal, rebuild
+from tests.fakes.facts import START
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.leases import ANY_LEASE
+from tests.unit.cli.conftest import Cli
 
-NO_SUCH_PID = 2**22 + 1
-QUESTION: Fields = {"message": {"role": "user", "parts": [{"type": "text", "text": "review this"}]}}
-
-
-def killed(inbox: str) -> AgentEntry:
-    """An agent as it was before it was killed."""
-    return AgentEntry("synapse-codex-8119", "codex", name=inbox, port=8119, pid=NO_SUCH_PID, inbox=inbox)
-
-
-def watching(home: Path, agent: AgentEntry) -> TaskWatch:
-    clock = SystemClock()
-    return TaskWatch(agent, agent, FileRegistry(home / "registry"), clock.monotonic, clock.monotonic() + 10)
-
-
-def nothing(_task: TaskFields) -> None:
-    """Nobody is told."""
-
-
-def test_a_task_is_followed_at_the_host_that_has_taken_it_over(home: Path, start: HostFactory) -> None:
-    again = start(name="bert")
-    task = again.open(QUESTION)
-    again.answer(task, "done")
-    watch = watching(home, killed("bert"))
-
-    assert watch.wait(task["id"], is_answered, nothing)["status"] == "completed"
-    assert watch.receiver.agent_id == again.entry.agent_id
-    watch.close()
-
-
-@pytest.mark.parametrize("inbox", ["carl", ""])
-def test_a_task_is_not_looked_for_at_another_agent(home: Path, start: HostFactory, inbox: str) -> None:
-    task = start(name="bert").open(QUESTION)
-
-    with pytest.raises(AgentNotResponding, match="8119"):
-        watching(home, killed(inbox)).follow(task["id"])
+TASK = TaskId("54241e7e-0000-4000-8000-000000000000")
+OPENED = TaskOpened(
+    task_id=TASK,
+    at=START,
+    agent_id="synapse-codex-8120",
+    inbox="ada",
+    context_id="c",
+    scope="local",
+    dialect="synapse",
+    message=Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello\nthere"),)),
+    metadata={"sender": {"sender_id": "synapse-claude-8100"}, "sender_verified": True},
+)
+AT = START + timedelta(seconds=1)
 
 
-def test_a_receiver_that_was_started_again_is_looked_after_where_it_is_now(
-    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bert, claude = start(name="bert"), start("claude", 8100)
-    become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.01)
+def chunk(text: str, *, append: bool = False, last: bool = False) -> ArtifactAdded:
+    artifact = Artifact(artifact_id="a", name="answer", parts=(TextPart(text=text),))
+    return ArtifactAdded(task_id=TASK, at=AT, artifact=artifact, append=append, last_chunk=last)
 
-    def move(_task: Fields) -> None:
-        start("codex", 8121, "bert").state |= {"state": "waiting", "why": "it asks at its new place"}
-        bert.entry.pid, bert.entry.socket = NO_SUCH_PID, ""
-        bert.registry.write(bert.entry)
 
-    bert.on_send = move
+def state(state: TaskState, note: str = "") -> StateChanged:
+    return StateChanged(task_id=TASK, at=AT, state=state, note=note)
 
-    ran = synapse("send", "bert", "hi", "--response", "--exit-on-wait", "--timeout", "20")
 
-    (waiting,) = claude.tasks.values()
-    assert (waiting["metadata"]["waits_for"], waiting["metadata"]["waits_for_inbox"]) == ("synapse-codex-8120", "bert")
-    assert (ran.code, ran.out) == (6, "bert waits for a person: it asks at its new place\n"), ran.err
+def fill(home: Path, *events: TaskEvent) -> None:
+    async def save() -> None:
+        store = await LeasedStore.open(home / "store.db")
+        journal = Journal(store, ANY_LEASE)
+        await journal.record(OPENED)
+        for event in events:
+            await journal.record(event)
+        await store.close()
+
+    asyncio.run(save())
+
+
+@pytest.mark.parametrize(("end", "code"), [(TaskState.COMPLETED, 0), (TaskState.FAILED, 1), (TaskState.REJECTED, 7)])
+def test_a_task_is_followed_from_its_beginning_to_its_end(home: Path, synapse: Cli, end: TaskState, code: int) -> None:
+    fill(home, state(TaskState.WORKING), chunk("The "), chunk("end", append=True), state(end, "as it had to be"))
+
+    shown = synapse("watch", "--task", "54241e7e")
+
+    assert shown.code == code
+    words = [line.split(maxsplit=4)[1:] for line in shown.out.splitlines()]
+    assert words == [
+        ["ada", "54241e7e", "opened", "synapse-claude-8100: hello there"],
+        ["ada", "54241e7e", "working"],
+        ["ada", "54241e7e", "says", "The"],
+        ["ada", "54241e7e", "says", "end"],
+        ["ada", "54241e7e", "failed" if end is TaskState.REJECTED else end.value, "as it had to be"],
+    ]
+
+
+def test_events_as_json_are_objects(home: Path, synapse: Cli) -> None:
+    fill(home, state(TaskState.COMPLETED))
+
+    told = [json.loads(line) for line in synapse("watch", "--task", "54241e7e", "--json").out.splitlines()]
+
+    assert [(one["seq"], one["agent"], one["event"]["type"]) for one in told] == [
+        (1, "ada", "task_opened"),
+        (2, "ada", "state_changed"),
+    ]
+    assert told[-1]["task"]["status"] == "completed"
+
+
+def test_the_error_names_a_missing_task_or_agent(home: Path, synapse: Cli) -> None:
+    unknown = synapse("watch", "--task", "nothing")
+    assert (unknown.code, "no task 'nothing'" in unknown.err) == (3, True)
+    nobody = synapse("watch", "--agent", "nobody")
+    assert (nobody.code, "nobody" in nobody.err) == (3, True)
+    assert synapse("watch", "--task", "a", "--agent", "b").code == 2
+
+
+def seen(*events: TaskEvent) -> Task:
+    return rebuild(None, (OPENED, *events))
+
+
+ASKED = MetadataChanged(
+    task_id=TASK,
+    at=AT,
+    metadata={"question": question_fields(Question(id="q", kind=QuestionKind.PERMISSION, title="Run it?"))},
+)
+WAITS = StateChanged(task_id=TASK, at=AT, state=TaskState.INPUT_REQUIRED, reason="waiting_for_person")
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        (Update(1, None, seen()), ["submitted", "hello there"]),
+        (Update(1, chunk("all", last=True), seen()), ["answer", "all"]),
+        (
+            Update(1, MessageAdded(task_id=TASK, at=AT, message=OPENED.message), seen()),
+            ["message", "user: hello there"],
+        ),
+        (Update(1, ReceiptChanged(task_id=TASK, at=AT, step=ReceiptStep.TYPED, source="journal"), seen()),
+         ["typed", "journal"]),
+        (Update(1, ReceiptChanged(task_id=TASK, at=AT, step=ReceiptStep.TYPED, source="s", evidence="e"), seen()),
+         ["typed", "s: e"]),
+        (Update(1, ASKED, seen(ASKED, WAITS)), ["asks", "Run it?"]),
+        (Update(1, TaskHidden(task_id=TASK, at=AT), seen()), ["deleted"]),
+    ],
+)  # fmt: skip
+def test_each_event_has_its_word(update: Update, words: list[str]) -> None:
+    assert line_of(update).split(maxsplit=4)[3:] == words
+
+
+def test_watch_shows_what_needs_a_person_and_hides_other_metadata() -> None:
+    needed = AttentionChanged(task_id=TASK, at=AT, attention="look here")
+    assert line_of(Update(1, needed, seen())).endswith("needs a person  look here")
+    for event in (
+        AttentionChanged(task_id=TASK, at=AT, attention=""),
+        MetadataChanged(task_id=TASK, at=AT, metadata={"request": {}}),
+    ):
+        assert line_of(Update(1, event, seen())) == ""

@@ -1,4 +1,4 @@
-"""The small HTTP client, against servers that say exactly what they are told to."""
+"""The small HTTP client, against servers that send given bytes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_error_is_an_answer_too(unix: Place) -> None:
     assert (answer.status, answer.body["error"]["code"]) == (404, "task_not_found")
 
 
-def test_a_body_that_is_no_json_is_an_empty_object(unix: Place) -> None:
+def test_a_body_that_is_not_json_is_an_empty_object(unix: Place) -> None:
     with answering(unix[0], b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops"):
         answer = request(unix[1], "GET", "/")
 
@@ -137,14 +137,14 @@ def test_a_body_that_is_no_json_is_an_empty_object(unix: Place) -> None:
         [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"],
     ],
 )
-def test_what_breaks_off_or_is_no_http_is_no_answer(unix: Place, pieces: list[bytes]) -> None:
+def test_an_incomplete_or_invalid_response_raises_no_answer(unix: Place, pieces: list[bytes]) -> None:
     with answering(unix[0], *pieces), pytest.raises(NoAnswer) as caught:
         request(unix[1], "GET", "/")
 
     assert caught.value.sent
 
 
-def test_nobody_there_is_no_answer_and_nothing_was_sent(tmp_path: Path) -> None:
+def test_an_address_without_a_host_raises_no_answer_and_nothing_was_sent(tmp_path: Path) -> None:
     for address in (HostAddress(), HostAddress(str(tmp_path / "none.sock")), HostAddress("x" * 300)):
         with pytest.raises(NoAnswer) as caught:
             request(address, "GET", "/")
@@ -162,7 +162,7 @@ def test_a_host_that_says_nothing_times_out(unix: Place) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x" * 8_000_000])
-def test_a_host_that_stands_still_is_not_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_suspended_host_is_not_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Whether it was too late to be read, or too long to be written."""
     monkeypatch.setattr(http, "CHECK_SECONDS", 0.01)
     listener, address = unix
@@ -215,7 +215,7 @@ def test_a_refusal_is_read_though_the_body_could_not_be_sent(unix: Place) -> Non
         connection, _ = listener.accept()
         with connection:
             connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
-            # From here on whoever writes gets EPIPE.
+            # From here on a write fails with EPIPE.
             connection.shutdown(socket.SHUT_RD)
             refused.wait(5)
 

@@ -51,28 +51,28 @@ def test_a_stream_is_read_as_its_events() -> None:
 
 
 @given(st.lists(st.integers(min_value=0, max_value=1000)))
-def test_events_do_not_depend_on_how_the_bytes_were_cut(places: list[int]) -> None:
+def test_events_are_decoded_however_the_bytes_are_split(places: list[int]) -> None:
     decoder = EventDecoder()
 
     assert [event for piece in cut(STREAM, places) for event in decoder.receive(piece)] == EVENTS
 
 
 @given(st.binary(), st.lists(st.integers(min_value=1, max_value=20)), st.lists(st.integers(min_value=0, max_value=500)))
-def test_chunks_come_off_however_they_and_the_bytes_were_cut(data: bytes, sizes: list[int], places: list[int]) -> None:
+def test_chunks_are_decoded_however_the_bytes_are_split(data: bytes, sizes: list[int], places: list[int]) -> None:
     decoder = ChunkDecoder()
 
     assert b"".join(decoder.receive(piece) for piece in cut(chunked(data, sizes), places)) == data
     assert decoder.ended
 
 
-def test_what_is_not_chunked_is_refused() -> None:
+def test_bytes_that_are_not_chunked_are_refused() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         ChunkDecoder().receive(b"nonsense\r\n")
 
 
 @contextmanager
 def answer_of(path: Path, *pieces: bytes) -> Generator[HostAddress]:
-    """A host that says these pieces to the first who asks."""
+    """A host that sends these pieces to its first client."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         with answering(listener, *pieces):
@@ -112,7 +112,7 @@ def test_a_refusal_is_an_answer_instead_of_a_stream(ask: Ask) -> None:
     assert (refused.status, refused.body["error"]["code"]) == (404, "task_not_found")
 
 
-def test_a_stream_of_broken_chunks_is_no_answer(ask: Ask) -> None:
+def test_a_stream_of_broken_chunks_raises_no_answer(ask: Ask) -> None:
     with pytest.raises(NoAnswer):
         ask(HEAD[:-2] + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n")
 
@@ -126,6 +126,6 @@ def test_a_deadline_that_has_passed_is_a_timeout(ask: Ask) -> None:
     stream.close()
 
 
-def test_a_host_that_closes_without_a_word_is_no_answer(ask: Ask) -> None:
+def test_a_connection_that_is_closed_without_an_answer_raises_no_answer(ask: Ask) -> None:
     with pytest.raises(NoAnswer):
         ask()

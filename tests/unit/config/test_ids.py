@@ -1,4 +1,4 @@
-"""Ids are random UUIDs, also across the batches in which they are minted; contexts and tasks hold the time, too."""
+"""Ids are random UUIDs, also across batches; those of contexts and tasks also contain the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_an_id_is_a_random_uuid() -> None:
     assert {uuid.UUID(one).variant for one in ids} == {uuid.RFC_4122}
 
 
-def test_no_id_comes_twice() -> None:
+def test_ids_are_unique() -> None:
     ids = [new_id() for _ in range(1000)]
 
     assert len(set(ids)) == len(ids)

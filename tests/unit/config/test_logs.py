@@ -14,12 +14,12 @@ import pytest
 from synapse.config import process
 from synapse.config.process import log_to
 
-log = logging.getLogger("synapse.runtime.test")
+log = logging.getLogger("synapse.host.test")
 
 
 @pytest.fixture(autouse=True)
 def own_root() -> Iterator[None]:
-    """Give the root logger back as it was."""
+    """Restores the root logger after each test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -48,8 +48,8 @@ def test_an_event_is_a_line_with_its_name_its_time_and_its_fields(tmp_path: Path
     assert line == {
         "level": "info",
         "event": "turn_started",
-        "logger": "runtime.test",
-        "room": "runtime.test",
+        "logger": "host.test",
+        "room": "host.test",
         "task": "t-1",
     }
     assert path.stat().st_mode & 0o777 == 0o600
@@ -66,9 +66,7 @@ def test_the_level_is_set_by_name_and_a_wrong_name_is_the_usual_one(
         give_back(before)
 
 
-def test_a_log_that_has_grown_large_is_set_aside_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_log_is_rotated_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MAX_LOG_BYTES", 1000)
     path = log_to(tmp_path / "logs", "a")
     for number in range(50):
@@ -82,9 +80,7 @@ def test_a_log_that_has_grown_large_is_set_aside_while_it_is_written(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_disk_without_space_is_nothing_that_the_person_at_the_terminal_sees(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_prints_nothing_in_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").symlink_to("/dev/full")
     log_to(tmp_path, "a")
     for number in range(3):
@@ -93,11 +89,11 @@ def test_a_disk_without_space_is_nothing_that_the_person_at_the_terminal_sees(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_log_that_cannot_be_set_aside_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_rotated_is_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MAX_LOG_BYTES", 300)
     path = log_to(tmp_path / "logs", "a")
     aside = path.with_suffix(".log.1")
-    aside.mkdir()  # nothing can take its place
+    aside.mkdir()  # no file can replace a folder
     for number in range(10):
         log.info("told", extra={"number": number})
     aside.rmdir()
@@ -107,7 +103,7 @@ def test_a_log_that_cannot_be_set_aside_goes_on(tmp_path: Path, monkeypatch: pyt
     assert [line["number"] for line in (*lines(aside), *lines(path))] == list(range(12))
 
 
-def test_a_line_of_the_log_cannot_act_on_the_terminal_of_who_reads_it(tmp_path: Path) -> None:
+def test_a_log_line_has_no_control_characters(tmp_path: Path) -> None:
     path = log_to(tmp_path / "logs", "synapse-codex-8120")
     hostile = "a\x1b[2J\x7f\x9b1m\u202e\u2028\nb 日本"
 

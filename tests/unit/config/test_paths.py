@@ -18,7 +18,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files awa
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that others can enter, as the tests' own one is not."""
+    """A folder that others can enter, unlike the folder of the tests."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder).resolve()
@@ -66,7 +66,7 @@ def test_a_project_folder_of_another_user_does_not_count(place: Path) -> None:
     assert find_project(str(make(place / "work"))) == ""
 
 
-def test_a_private_folder_is_safe_whether_it_is_there_or_not(place: Path) -> None:
+def test_a_private_folder_is_safe_whether_it_exists_or_not(place: Path) -> None:
     check(place / "state", place)
     check(make(place / "state", 0o700), place)
     check(make(place / "readable", 0o755), place)
@@ -93,7 +93,7 @@ def test_a_folder_of_a_group_with_others_is_refused(place: Path) -> None:
             check(state, place)
 
 
-def test_a_folder_around_it_that_others_can_write_is_refused_unless_it_is_sticky(place: Path) -> None:
+def test_a_parent_folder_that_others_can_write_is_refused_unless_it_is_sticky(place: Path) -> None:
     around = make(place / "around", 0o777)
     state = make(around / "state", 0o700)
 
@@ -105,13 +105,13 @@ def test_a_folder_around_it_that_others_can_write_is_refused_unless_it_is_sticky
     check(state, place)
 
 
-def test_what_nobody_else_can_reach_may_have_any_mode(place: Path) -> None:
+def test_a_folder_that_others_cannot_reach_may_have_any_mode(place: Path) -> None:
     make(place / "home", 0o700)
 
     check(make(place / "home" / "state", 0o777), place)
 
 
-def test_a_link_is_as_safe_as_where_it_lies_and_where_it_leads(place: Path) -> None:
+def test_a_link_is_as_safe_as_its_folder_and_its_target(place: Path) -> None:
     real = make(place / "real", 0o700)
     (place / "state").symlink_to(real)
     check(place / "state", place)
@@ -138,7 +138,7 @@ def test_a_folder_of_another_user_is_refused(place: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("name", ["store.db", "gateway.toml", "keys.json", "registry"])
-def test_something_of_another_user_in_it_is_refused(place: Path, name: str) -> None:
+def test_an_entry_of_another_user_is_refused(place: Path, name: str) -> None:
     state = make(place / "state", 0o700)
     (state / name).write_text("", encoding="utf-8")
     check_all(state)
@@ -148,7 +148,7 @@ def test_something_of_another_user_in_it_is_refused(place: Path, name: str) -> N
         check_all(state)
 
 
-def test_something_in_it_that_others_can_write_is_refused(place: Path) -> None:
+def test_an_entry_that_others_can_write_is_refused(place: Path) -> None:
     state = make(place / "state", 0o755)
     (state / "gateway.toml").write_text("", encoding="utf-8")
     (state / "gateway.toml").chmod(0o666)

@@ -1,4 +1,4 @@
-"""What lies under the state folder is for its user alone."""
+"""Folders and files in the state folder are open to their user only."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_nothing_is_open_to_others_whatever_the_umask(tmp_path: Path, what: str)
     assert open_to_others(tmp_path) == []
 
 
-def test_a_folder_of_ours_that_was_open_is_closed(tmp_path: Path) -> None:
+def test_a_folder_of_the_user_is_closed_to_others(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for folder in ("files", "registry", "external"):
         (home / folder).mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_folder_of_ours_that_was_open_is_closed(tmp_path: Path) -> None:
     assert open_to_others(home) == []
 
 
-def test_a_folder_that_only_lies_above_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_parent_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
 
     make_private(tmp_path / "a" / "b")
@@ -86,7 +86,7 @@ def test_a_folder_that_only_lies_above_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
     for make in (make_private, make_folders):

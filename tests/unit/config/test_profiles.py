@@ -42,7 +42,7 @@ def test_a_name_that_is_nearly_right_is_recognised() -> None:
     assert caught.value.hint == "Did you mean 'claude'?"
 
 
-def test_a_name_that_is_nothing_like_any_gets_the_list(tmp_path: Path) -> None:
+def test_an_error_for_an_unknown_name_lists_the_profiles(tmp_path: Path) -> None:
     with pytest.raises(UnknownProfile) as caught:
         load_profile("zzzzzzzzzz", [tmp_path / "missing", BUNDLED_PROFILES])
 
@@ -60,7 +60,7 @@ def test_a_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["$(touch x)", "a b", "-x", ".hidden", "x;y", "", "a\nb"])
-def test_a_file_whose_name_a_shell_could_take_for_more_is_no_profile(tmp_path: Path, name: str) -> None:
+def test_a_file_whose_name_a_shell_would_expand_is_not_a_profile(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.toml").write_text('command = ["x"]', encoding="utf-8")
 
     assert profile_names([tmp_path]) == []
@@ -83,7 +83,7 @@ def test_a_project_names_a_program_of_its_own_by_its_place_in_the_project(tmp_pa
     assert load_profile("tool", [project]).command == (str(tmp_path / "bin" / "tool"), sys.executable)
 
 
-def test_the_profile_of_a_project_is_what_was_read_when_it_was_judged(tmp_path: Path) -> None:
+def test_a_project_profile_has_the_bytes_that_were_judged(tmp_path: Path) -> None:
     (tmp_path / ".synapse" / "profiles").mkdir(parents=True)
     file = tmp_path / ".synapse" / "profiles" / "tool.toml"
     file.write_text('command = ["seen"]', encoding="utf-8")
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize("name", ["a b", "a\x1b[2J", "tool]", "日本"])
-def test_a_file_whose_name_is_no_plain_word_is_no_profile(tmp_path: Path, name: str) -> None:
+def test_a_file_whose_name_is_not_a_plain_word_is_not_a_profile(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.toml").write_text('command = ["tool"]', encoding="utf-8")
 
     with pytest.raises(UnknownProfile):
@@ -113,7 +113,7 @@ def test_a_file_whose_name_is_no_plain_word_is_no_profile(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["key.tool", "Unverified.x", "n" * 41])
-def test_a_name_that_could_not_stand_in_a_header_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_does_not_fit_into_a_header_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.toml").write_text('command = ["tool"]', encoding="utf-8")
 
     with pytest.raises(InvalidProfile, match="cannot be the name of a profile"):

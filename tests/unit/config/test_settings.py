@@ -47,7 +47,7 @@ def trust(project: Path, environ: dict[str, str]) -> None:
     TrustStore(Path(environ["SYNAPSE_HOME"])).decide(read, SystemClock().now(), trusted=True)
 
 
-def test_without_anything_the_defaults_hold(project: Path, environ: dict[str, str]) -> None:
+def test_without_files_and_variables_the_defaults_hold(project: Path, environ: dict[str, str]) -> None:
     del environ["SYNAPSE_HOME"]
 
     settings = load_settings(environ=environ, folder=project)
@@ -99,7 +99,7 @@ def test_flag_beats_environment_beats_project_beats_user(
         ("queue_limit =", "is not TOML"),
     ],
 )
-def test_what_cannot_be_used_names_the_file_and_the_key(
+def test_an_invalid_setting_names_the_file_and_the_key(
     project: Path, environ: dict[str, str], tmp_path: Path, line: str, said: str
 ) -> None:
     path = write_user(tmp_path, line)
@@ -112,7 +112,7 @@ def test_what_cannot_be_used_names_the_file_and_the_key(
 
 
 @pytest.mark.parametrize("text", ["queue_limt = 3", "queue_limit = 'many'", "queue_limit ="])
-def test_what_a_trusted_project_says_wrong_names_the_file(project: Path, environ: dict[str, str], text: str) -> None:
+def test_an_error_in_a_trusted_project_names_the_file(project: Path, environ: dict[str, str], text: str) -> None:
     path = write_project(project, text)
     trust(project, environ)
 
@@ -121,7 +121,9 @@ def test_what_a_trusted_project_says_wrong_names_the_file(project: Path, environ
 
 
 @pytest.mark.parametrize("text", ["queue_limt = 3", "queue_limit = 'many'", "queue_limit ="])
-def test_what_an_untrusted_project_says_is_no_error(project: Path, environ: dict[str, str], text: str) -> None:
+def test_invalid_settings_of_an_untrusted_project_are_not_an_error(
+    project: Path, environ: dict[str, str], text: str
+) -> None:
     write_project(project, text)
 
     settings = load_settings(environ=environ, folder=project)
@@ -131,7 +133,7 @@ def test_what_an_untrusted_project_says_is_no_error(project: Path, environ: dict
     assert settings.project.note().endswith(f"synapse trust {project.parent}")
 
 
-def test_a_wrong_key_gets_the_one_that_was_probably_meant(project: Path, environ: dict[str, str]) -> None:
+def test_the_error_for_an_unknown_key_suggests_a_similar_one(project: Path, environ: dict[str, str]) -> None:
     write_project(project, "queue_limt = 3")
     trust(project, environ)
 
@@ -141,13 +143,15 @@ def test_a_wrong_key_gets_the_one_that_was_probably_meant(project: Path, environ
     assert caught.value.hint == "did you mean 'queue_limit'?"
 
 
-def test_a_wrong_variable_is_named(project: Path, environ: dict[str, str]) -> None:
+def test_the_error_names_an_invalid_variable(project: Path, environ: dict[str, str]) -> None:
     with pytest.raises(InvalidSettings, match="SYNAPSE_INSTRUCTIONS must be true or false, not 'maybe'"):
         load_settings(environ=environ | {"SYNAPSE_INSTRUCTIONS": "maybe"}, folder=project)
 
 
 @pytest.mark.parametrize(("word", "value"), [("1", True), ("Yes", True), ("off", False), ("false", False)])
-def test_switches_in_the_environment_are_words(project: Path, environ: dict[str, str], word: str, value: bool) -> None:
+def test_a_switch_in_the_environment_may_be_any_of_several_words(
+    project: Path, environ: dict[str, str], word: str, value: bool
+) -> None:
     assert load_settings(environ=environ | {"SYNAPSE_INSTRUCTIONS": word}, folder=project).instructions is value
 
 
@@ -253,7 +257,7 @@ def test_the_light_way_to_the_home_agrees_with_the_settings(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
-def test_a_project_file_of_another_user_is_passed_over(project: Path, environ: dict[str, str]) -> None:
+def test_a_project_file_of_another_user_is_ignored(project: Path, environ: dict[str, str]) -> None:
     os.chown(write_project(project, "queue_limit = 2").parent, 12345, 12345)
 
     assert load_settings(environ=environ, folder=project).project is None
@@ -276,7 +280,7 @@ def test_every_setting_has_a_type_and_a_meaning() -> None:
     assert [row[0] for row in Settings().as_rows()] == list(MEANINGS)
 
 
-def test_an_agent_sets_nothing_by_a_variable_that_protects_somebody(tmp_path: Path) -> None:
+def test_the_variables_of_an_agent_set_nothing_that_protects_others(tmp_path: Path) -> None:
     environ = {"XDG_CONFIG_HOME": str(tmp_path), "SYNAPSE_HOME": str(tmp_path / "mine")}
     environ |= {f"SYNAPSE_{name.upper()}": "1" for name in KINDS if name not in FOR_AGENTS and name != "person_proof"}
 
@@ -288,7 +292,7 @@ def test_an_agent_sets_nothing_by_a_variable_that_protects_somebody(tmp_path: Pa
     assert an_agents.home == tmp_path / "mine"
 
 
-def test_what_an_agent_starts_has_no_grant_of_its_persons_either(tmp_path: Path) -> None:
+def test_a_host_that_an_agent_starts_has_no_grants_of_the_person(tmp_path: Path) -> None:
     (tmp_path / "synapse").mkdir()
     file = tmp_path / "synapse" / "config.toml"
     file.write_text("agents_may_approve = true\nhost = '0.0.0.0'\nperson_proof = 'terminal'\n", encoding="utf-8")
@@ -303,7 +307,7 @@ def test_what_an_agent_starts_has_no_grant_of_its_persons_either(tmp_path: Path)
 @pytest.mark.parametrize(
     ("written", "counts"), [((0, 0), (30, 1024**3)), ((31, 2**40), (30, 1024**3)), ((5, 7), (5, 7))]
 )
-def test_what_an_agent_starts_has_no_looser_limits_than_the_defaults(
+def test_a_host_that_an_agent_starts_has_no_looser_limits_than_the_defaults(
     tmp_path: Path, written: tuple[int, int], counts: tuple[int, int]
 ) -> None:
     (tmp_path / "synapse").mkdir()
@@ -326,7 +330,7 @@ def test_what_an_agent_starts_has_no_looser_limits_than_the_defaults(
         ("process", "process", False),
     ],
 )
-def test_a_variable_demands_a_terminal_but_does_not_spare_it(
+def test_a_variable_can_demand_a_terminal_but_not_waive_it(
     tmp_path: Path, written: str, variable: str, is_demanded: bool
 ) -> None:
     (tmp_path / "synapse").mkdir()
@@ -341,7 +345,7 @@ def test_a_variable_demands_a_terminal_but_does_not_spare_it(
 
 
 @pytest.mark.parametrize("word", ["code", "", "TERMINAL"])
-def test_a_proof_that_does_not_exist_is_refused(tmp_path: Path, word: str) -> None:
+def test_an_unknown_person_proof_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "synapse").mkdir()
     (tmp_path / "synapse" / "config.toml").write_text(f"person_proof = '{word}'", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What a person's trust in a project is about, and what ends it."""
+"""A person's trust in a project: what it covers, and what ends it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> TrustStore:
+def store(tmp_path: Path) -> TrustStore:
     return TrustStore(tmp_path / "state")
 
 
-def trusted(book: TrustStore, folder: Path) -> Trust:
-    book.decide(read_project(folder), NOW, trusted=True)
-    return book.trust_in(read_project(folder))
+def trusted(store: TrustStore, folder: Path) -> Trust:
+    store.decide(read_project(folder), NOW, trusted=True)
+    return store.trust_in(read_project(folder))
 
 
 def test_every_file_is_read(folder: Path) -> None:
@@ -40,24 +40,24 @@ def test_every_file_is_read(folder: Path) -> None:
     )
 
 
-def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, book: TrustStore) -> None:
-    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, store: TrustStore) -> None:
+    assert store.trust_in(read_project(folder)) is Trust.UNKNOWN
 
-    assert trusted(book, folder) is Trust.TRUSTED
+    assert trusted(store, folder) is Trust.TRUSTED
 
-    book.revoke(folder)
-    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+    store.revoke(folder)
+    assert store.trust_in(read_project(folder)) is Trust.UNKNOWN
     with pytest.raises(NotFound):
-        book.revoke(folder)
+        store.revoke(folder)
 
 
-def test_a_project_that_was_declined_is_new_again_with_other_content(folder: Path, book: TrustStore) -> None:
-    book.decide(read_project(folder), NOW, trusted=False)
-    assert book.trust_in(read_project(folder)) is Trust.DECLINED
+def test_a_project_that_was_declined_is_new_again_with_other_content(folder: Path, store: TrustStore) -> None:
+    store.decide(read_project(folder), NOW, trusted=False)
+    assert store.trust_in(read_project(folder)) is Trust.DECLINED
 
     (folder / ".synapse" / "more").write_text("", encoding="utf-8")
 
-    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+    assert store.trust_in(read_project(folder)) is Trust.UNKNOWN
 
 
 def change(path: Path) -> None:
@@ -74,15 +74,15 @@ def add(path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [change, move, add, Path.unlink])
-def test_any_change_ends_the_trust(folder: Path, book: TrustStore, act: Callable[[Path], None]) -> None:
-    assert trusted(book, folder) is Trust.TRUSTED
+def test_any_change_ends_the_trust(folder: Path, store: TrustStore, act: Callable[[Path], None]) -> None:
+    assert trusted(store, folder) is Trust.TRUSTED
 
     act(folder / ".synapse" / "profiles" / "bc.toml")
 
-    assert book.trust_in(read_project(folder)) is Trust.CHANGED
+    assert store.trust_in(read_project(folder)) is Trust.CHANGED
 
 
-def test_no_other_names_and_contents_give_the_same_hash() -> None:
+def test_different_names_or_contents_give_different_hashes() -> None:
     def digest(files: dict[str, bytes]) -> str:
         return Project(folder=Path("/x"), files=files).digest
 
@@ -94,14 +94,14 @@ def test_no_other_names_and_contents_give_the_same_hash() -> None:
     assert digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"})
 
 
-def test_the_trust_is_in_one_folder_and_not_in_a_copy_of_it(folder: Path, book: TrustStore, tmp_path: Path) -> None:
-    assert trusted(book, folder) is Trust.TRUSTED
+def test_trust_does_not_extend_to_a_copy_of_the_folder(folder: Path, store: TrustStore, tmp_path: Path) -> None:
+    assert trusted(store, folder) is Trust.TRUSTED
     (tmp_path / "link").symlink_to(folder)
-    assert book.trust_in(read_project(tmp_path / "link")) is Trust.TRUSTED
+    assert store.trust_in(read_project(tmp_path / "link")) is Trust.TRUSTED
 
     folder.rename(tmp_path / "moved")
 
-    assert book.trust_in(read_project(tmp_path / "moved")) is Trust.UNKNOWN
+    assert store.trust_in(read_project(tmp_path / "moved")) is Trust.UNKNOWN
 
 
 def link_file(place: Path) -> None:
@@ -141,19 +141,19 @@ def whole_link(place: Path) -> None:
 @pytest.mark.parametrize(
     "act", [link_file, link_folder, broken_link, link_inside, pipe, too_large, too_many, whole_link]
 )
-def test_what_could_mean_something_else_tomorrow_cannot_be_trusted(
-    folder: Path, book: TrustStore, act: Callable[[Path], None]
+def test_links_and_special_files_cannot_be_trusted(
+    folder: Path, store: TrustStore, act: Callable[[Path], None]
 ) -> None:
-    assert trusted(book, folder) is Trust.TRUSTED
+    assert trusted(store, folder) is Trust.TRUSTED
     act(folder / ".synapse")
 
     project = read_project(folder)
 
     assert project.problem
     assert project.files == {}
-    assert book.trust_in(project) is Trust.UNUSABLE
+    assert store.trust_in(project) is Trust.UNUSABLE
     with pytest.raises(InvalidRequest, match="cannot be trusted"):
-        book.decide(project, NOW, trusted=True)
+        store.decide(project, NOW, trusted=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
@@ -163,12 +163,12 @@ def test_a_file_of_another_user_cannot_be_trusted(folder: Path) -> None:
     assert "belongs to another user" in read_project(folder).problem
 
 
-def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustStore, tmp_path: Path) -> None:
+def test_decisions_are_private_and_listed_by_folder(folder: Path, store: TrustStore, tmp_path: Path) -> None:
     (tmp_path.resolve() / "another" / ".synapse").mkdir(parents=True)
-    trusted(book, folder)
-    book.decide(read_project(tmp_path / "another"), NOW, trusted=False)
+    trusted(store, folder)
+    store.decide(read_project(tmp_path / "another"), NOW, trusted=False)
 
-    found = book.decisions()
+    found = store.decisions()
 
     assert [(one.folder.name, one.trusted, one.at) for one in found] == [
         ("another", False, "2026-01-02T03:04:05Z"),
@@ -179,9 +179,9 @@ def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustSto
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"folder": 3, "sha256": null, "trusted": "yes"}', b"\xff"])
-def test_a_damaged_decision_decides_nothing(folder: Path, book: TrustStore, tmp_path: Path, content: bytes) -> None:
-    trusted(book, folder)
+def test_a_damaged_decision_file_is_ignored(folder: Path, store: TrustStore, tmp_path: Path, content: bytes) -> None:
+    trusted(store, folder)
     for file in (tmp_path / "state" / "trust").iterdir():
         file.write_bytes(content)
 
-    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+    assert store.trust_in(read_project(folder)) is Trust.UNKNOWN

@@ -18,7 +18,7 @@ AGENT = "synapse-codex-8120"
 
 
 async def told(*events: TaskEvent, before: tuple[TaskEvent, ...] = ()) -> tuple[Delivered, ...]:
-    """What is said after `events`, to somebody who asked for the first time after `before`."""
+    """Returns the steps of `events`, when the first call came after `before`."""
     store = MemoryStore()
     journal, times = Journal(store, ANY_LEASE), DeliveryTimes(store)
     for event in before:
@@ -63,7 +63,7 @@ async def test_a_follow_up_counts_from_its_own_queueing() -> None:
     assert await told(*events) == (step(ReceiptStep.SUBMITTED, 1),)
 
 
-async def test_what_was_queued_before_anybody_asked_is_left_out() -> None:
+async def test_messages_queued_before_the_first_call_are_left_out() -> None:
     assert await told(stepped(ReceiptStep.SUBMITTED, at=2), before=(opened(at=0),)) == ()
 
 

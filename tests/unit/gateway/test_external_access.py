@@ -18,7 +18,7 @@ LIST, SEND = ListExternals(), SendExternal(alias="other", message=say("hello"))
 
 
 class Notes:
-    """External agents of whom only what was asked is noted."""
+    """Records the requests about external agents."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -34,7 +34,7 @@ class Notes:
 
 async def ask(request: Any, caller: Caller) -> list[Any]:
     harness, notes = AgentHarness(), Notes()
-    harness.service._externals = notes  # type: ignore[assignment]  # a book and a client are not needed here
+    harness.service._externals = notes  # type: ignore[assignment]  # needs neither a store nor a client
     await _handled(harness, request, caller)
     return notes.asked
 
@@ -45,17 +45,17 @@ async def _handled(harness: AgentHarness, request: Any, caller: Caller) -> None:
 
 @pytest.mark.parametrize("caller", [AN_AGENT, LEFT_BEHIND], ids=["an agent", "a process that it left behind"])
 @pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
-async def test_an_agent_does_not_choose_whom_its_host_calls(request_: Any, caller: Caller) -> None:
+async def test_an_agent_may_neither_add_nor_remove_external_agents(request_: Any, caller: Caller) -> None:
     with pytest.raises(PersonRequired, match="only a person may add and remove"):
         await ask(request_, caller)
 
 
 @pytest.mark.parametrize("caller", [Caller(via_socket=True), Caller()], ids=["a person", "this user on the port"])
 @pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
-async def test_a_person_does(request_: Any, caller: Caller) -> None:
+async def test_a_person_may_add_and_remove_external_agents(request_: Any, caller: Caller) -> None:
     assert await ask(request_, caller) == [request_]
 
 
 @pytest.mark.parametrize("request_", [LIST, SEND], ids=["list", "send"])
-async def test_an_agent_sees_and_uses_those_that_are_known(request_: Any) -> None:
+async def test_an_agent_may_list_and_use_known_external_agents(request_: Any) -> None:
     assert await ask(request_, AN_AGENT) == [request_]

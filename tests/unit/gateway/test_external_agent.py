@@ -21,7 +21,7 @@ from tests.fakes.leased_store import LeasedStore
 FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
 
 
-async def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
+async def test_an_external_agent_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
     agent = await external_agent(FAR, tmp_path, FakeClock())
     await agent.driver.wait_ready()
     assert (agent.title, agent.exit_status(), agent.pty_wrapped) == ("Far", None, False)
@@ -34,7 +34,7 @@ async def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
         await agent.driver.wait_ready()
 
 
-async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
+async def test_the_gateway_describes_an_external_agent_as_its_card_does(tmp_path: Path) -> None:
     store = await LeasedStore.open(tmp_path / "store.db")
     try:
         card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
@@ -55,7 +55,7 @@ async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None
         await store.close()
 
 
-async def test_without_a_name_it_is_called_by_its_alias(tmp_path: Path) -> None:
+async def test_an_external_agent_without_a_name_is_called_by_its_alias(tmp_path: Path) -> None:
     nameless = ExternalAgent(alias="far", url="https://far.example", name="")
 
     assert (await external_agent(nameless, tmp_path, FakeClock())).title == "far"

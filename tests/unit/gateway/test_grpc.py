@@ -33,23 +33,23 @@ BOUND = 20.0
 TASK = replay([opened()])
 
 
-class OpenGate(GatewayAuth):
-    """Lets everybody in, and remembers where each came from."""
+class AdmitAll(GatewayAuth):
+    """Admits every caller, and records where each came from."""
 
     def __init__(self) -> None:
-        self.came: list[tuple[str, str, int | None]] = []
+        self.admitted: list[tuple[str, str, int | None]] = []
 
     @override
     def admit_headers(
         self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = NOBODY
     ) -> Caller:
         assert (b"authorization", b"Bearer k") in headers
-        self.came.append((path, peer, owner.uid))
+        self.admitted.append((path, peer, owner.uid))
         return Caller()
 
 
 class OneTask:
-    """Has one task, whoever asks."""
+    """A handler that returns one task for every request."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Request[object], Caller]] = []
@@ -59,20 +59,20 @@ class OneTask:
         return TASK
 
 
-def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GatewayGrpc:
-    door = GatewayGrpc(
+def new_grpc(auth: AdmitAll, access: AccessSettings, **fields: Any) -> GatewayGrpc:
+    gateway_grpc = GatewayGrpc(
         GatewayConfig(port=0, **fields),
         access,
         service=OneTask(),
-        auth=gate,
+        auth=auth,
         public_url="https://agents.example.com:8443/a",
         max_message_bytes=1000,
     )
     cards = GatewayCards(
         addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)
     )
-    door.offer({dialect.name: dialect for dialect in gateway_dialects(cards)})
-    return door
+    gateway_grpc.offer({dialect.name: dialect for dialect in gateway_dialects(cards)})
+    return gateway_grpc
 
 
 async def task_from(channel: Any) -> a2a.Task:
@@ -83,33 +83,33 @@ async def task_from(channel: Any) -> a2a.Task:
 
 
 async def test_callers_are_judged_by_their_metadata_and_their_address() -> None:
-    gate = OpenGate()
+    auth = AdmitAll()
 
-    door = door_of(gate, AccessSettings(), host="localhost")
-    serving = asyncio.ensure_future(door.server.serve())
+    gateway_grpc = new_grpc(auth, AccessSettings(), host="localhost")
+    serving = asyncio.ensure_future(gateway_grpc.server.serve())
     async with asyncio.timeout(BOUND):
-        await door.server.wait_started()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
+        await gateway_grpc.server.wait_started()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway_grpc.port}") as channel:
             assert (await task_from(channel)).id == TASK.id
-        door.server.stop()
+        gateway_grpc.server.stop()
         await serving
-    assert door.url == f"agents.example.com:{door.port}"
+    assert gateway_grpc.url == f"agents.example.com:{gateway_grpc.port}"
 
     owner = os.getuid() if sys.platform == "linux" else None
-    assert gate.came == [("/lf.a2a.v1.A2AService/GetTask", "127.0.0.1", owner)]
+    assert auth.admitted == [("/lf.a2a.v1.A2AService/GetTask", "127.0.0.1", owner)]
 
 
 async def test_grpc_uses_the_certificate_too(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
-    door = door_of(OpenGate(), AccessSettings(tls_cert=certificate, tls_key=key))
-    serving = asyncio.ensure_future(door.server.serve())
+    gateway_grpc = new_grpc(AdmitAll(), AccessSettings(tls_cert=certificate, tls_key=key))
+    serving = asyncio.ensure_future(gateway_grpc.server.serve())
     async with asyncio.timeout(BOUND):
-        await door.server.wait_started()
+        await gateway_grpc.server.wait_started()
         trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
-        async with grpc.aio.secure_channel(f"localhost:{door.port}", trusted) as channel:
+        async with grpc.aio.secure_channel(f"localhost:{gateway_grpc.port}", trusted) as channel:
             assert (await task_from(channel)).id == TASK.id
-        door.server.stop()
+        gateway_grpc.server.stop()
         await serving
 
 
@@ -119,6 +119,6 @@ async def test_the_setting_that_silences_grpc_is_not_inherited(monkeypatch: pyte
     if wished:
         monkeypatch.setenv("GRPC_VERBOSITY", wished)
 
-    door_of(OpenGate(), AccessSettings())
+    new_grpc(AdmitAll(), AccessSettings())
 
     assert os.environ.get("GRPC_VERBOSITY", "") == wished

@@ -33,7 +33,7 @@ def agent_name(_task: Task) -> str:
 
 
 class OneAgent:
-    """A gateway with one agent, without the gateway."""
+    """One agent, served as a gateway serves it."""
 
     def __init__(self, harness: AgentHarness) -> None:
         self._desk = harness
@@ -280,7 +280,7 @@ def chatty() -> AgentHarness:
 
     harness = AgentHarness(FakeDriver(plot))
     harness.feed = Feed(harness.journal, harness.store, buffer=2)
-    harness.service = harness._service(ME)  # pyright: ignore[reportPrivateUsage]  # the same, over that feed
+    harness.service = harness._service(ME)  # pyright: ignore[reportPrivateUsage]  # again, over that feed
     return harness
 
 
@@ -319,7 +319,7 @@ async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyP
             error = next(frame for frame in frames if frame["type"] == "error")
             assert error["error"]["code"] == "RATE_LIMITED"
             first = frames[0]["taskId"]
-            # One that is followed already takes no more room.
+            # A task that is followed already does not count again.
             client.say({"type": "subscribe", "taskId": first, "after": 0})
             await client.until(lambda frames: types(frames).count("task.created") == 3)
             harness.driver.go_on.set()

@@ -13,7 +13,7 @@ NOTHING = MetricsSnapshot(agents={}, waiting={}, working={}, notifications={})
 
 
 def samples(metrics: Metrics, snapshot: MetricsSnapshot = NOTHING) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Each sample by its name and the values of its labels."""
+    """Returns each sample by its name and the values of its labels."""
     families = text_string_to_metric_families(metrics.text(snapshot).decode())
     return {
         (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples

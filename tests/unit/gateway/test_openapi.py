@@ -99,7 +99,7 @@ def test_bodies_queries_and_methods_are_described(document: dict[str, Any]) -> N
     assert {"SendMessage", "message/send"} <= set(call["properties"]["method"]["enum"])
 
 
-def test_it_says_what_must_be_brought(document: dict[str, Any]) -> None:
+def test_the_document_names_the_credentials_and_the_address(document: dict[str, Any]) -> None:
     assert document["security"] == [{"apiKey": []}, {"bearer": []}]
     assert document["servers"] == [{"url": URL}]
 
@@ -144,7 +144,7 @@ def test_the_page_is_whole_and_loads_nothing_from_elsewhere() -> None:
         (False, True, {"/metrics"}),
     ],
 )
-def test_what_is_public_is_said_in_the_settings(discovery: bool, metrics: bool, public: set[str]) -> None:
+def test_the_settings_decide_which_paths_are_public(discovery: bool, metrics: bool, public: set[str]) -> None:
     is_public = public_paths(discovery=is_discovery if discovery else None, metrics=metrics)
 
     paths = ("/openapi.json", "/docs", "/metrics", "/agents/list.json", "/tasks", "/agents/ada/v1/card")

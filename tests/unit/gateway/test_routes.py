@@ -334,7 +334,7 @@ def test_extensions_are_named_in_the_standard_and_nowhere_else(body: object, hea
     assert request.extensions == extensions
 
 
-def test_switches_and_an_open_gateway_take_fields_away() -> None:
+def test_switches_and_missing_authentication_remove_fields_from_a_card() -> None:
     bare = cards(AuthMethods(), advertise_grpc=False, advertise_0_3=False, advertise_supervisor=False)
     only = json.loads(card(made_by=bare).body)
     assert {one["protocolVersion"] for one in only["supportedInterfaces"]} == {"1.0"}

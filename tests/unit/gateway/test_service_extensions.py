@@ -17,7 +17,7 @@ PACE = Extension(uri="urn:pace", required=True)
 NOTHING: frozenset[str] = frozenset()
 
 
-async def test_what_an_agent_requires_must_be_named_whatever_is_asked_of_it() -> None:
+async def test_a_required_extension_must_be_named_in_every_request() -> None:
     async with world() as gateway:
         gateway.extensions["ada"] = (PLAN,)
         gateway.told["ada"] = (PACE,)
@@ -47,7 +47,7 @@ async def test_nothing_is_required_in_other_dialects_nor_of_other_agents() -> No
             await gateway.ask(ForAgent("ada", GetTask("no-such-task", exact=True), frozenset({"urn:plan"})))
 
 
-async def test_who_may_not_know_of_the_agent_does_not_learn_what_it_requires() -> None:
+async def test_a_caller_who_may_not_see_an_agent_does_not_learn_what_it_requires() -> None:
     async with world() as gateway:
         gateway.extensions["ada"] = (PLAN,)
 

@@ -22,14 +22,14 @@ Kind = type[Request[object]]
 
 
 def task_services(agent: AgentTasks, gateway: GatewayTasks, stopped: StoppedTasks) -> tuple[TaskService, ...]:
-    """Nothing to run: the type checkers compare each implementation with the protocol."""
+    """Is never called: the type checkers compare each implementation with the protocol."""
     return agent, gateway, stopped
 
 
 def handlers(
     agent: AgentTasks, gateway: GatewayService, counted: LimitedStreams, observed: ObservedService
 ) -> tuple[Handler, ...]:
-    """The same for those that take any request."""
+    """As above, for those that take any request."""
     return agent, gateway, counted, observed
 
 
@@ -52,7 +52,7 @@ def taken_and_returned(method: Callable[..., Any]) -> tuple[object, object]:
     if not inspect.iscoroutinefunction(method):
         assert get_origin(result) is Awaitable
         (result,) = get_args(result)
-    # Inside of an Awaitable, typing leaves None as it is.
+    # Inside an Awaitable, typing does not replace None by its type.
     return next(iter(hints.values())), type(None) if result is None else result
 
 

@@ -15,7 +15,7 @@ from tests.fakes.facts import START
 
 LAPTOP = Caller(scope="key:laptop", name="laptop")
 NOT_ASKED: Any = None
-"""Nobody asks for tasks or agents in these tests."""
+"""These tests ask for no tasks and no agents."""
 
 
 def gateway(**more: Any) -> GatewayService:
@@ -30,11 +30,11 @@ async def issued(service: GatewayService, caller: Caller) -> Ticket:
     return await service.handle(IssueTicket(), caller)
 
 
-async def test_a_ticket_is_made_for_the_caller() -> None:
+async def test_a_ticket_is_issued_to_the_caller() -> None:
     assert await issued(gateway(new_ticket=new_ticket), LAPTOP) == new_ticket(LAPTOP)
 
 
-async def test_who_may_not_read_gets_no_ticket() -> None:
+async def test_a_caller_who_may_not_read_gets_no_ticket() -> None:
     with pytest.raises(Forbidden):
         await issued(gateway(new_ticket=new_ticket), Caller(scope="key:x", actions=frozenset({SEND})))
 

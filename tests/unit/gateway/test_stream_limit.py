@@ -33,7 +33,7 @@ UPDATE = Update(1, None, rebuild(None, (opened("t"),)))
 
 
 class Told:
-    """Streams one update to whoever asks for a stream; remembers what was asked."""
+    """Answers requests for a stream with one update; records all requests."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.asked: list[Request[object]] = []
@@ -50,7 +50,7 @@ class Told:
 
 
 @pytest.mark.parametrize("request_", [*STREAMS, *(ForAgent("ada", one) for one in STREAMS)])
-async def test_one_too_many_is_refused_before_anything_is_done(request_: Request[TaskStream]) -> None:
+async def test_a_stream_over_the_limit_is_refused_before_its_message_is_sent(request_: Request[TaskStream]) -> None:
     told = Told()
     service = LimitedStreams(told, StreamLimit(2))
     held = [await service.handle(request_, LAPTOP) for _ in range(2)]
@@ -72,7 +72,7 @@ async def test_each_caller_has_slots_of_its_own_and_other_requests_need_none() -
         await service.handle(STREAMS[0], caller)
         await service.handle(GetTask("t"), caller)
     with pytest.raises(TooManyStreams):
-        # Without authentication everybody is the one user of the machine.
+        # Without authentication all callers are the user of the machine.
         await service.handle(STREAMS[0], Caller(is_owner=True))
 
 
@@ -83,7 +83,7 @@ async def test_a_stream_that_ends_by_itself_releases_its_slot() -> None:
             assert [update async for update in updates] == [UPDATE]
 
 
-async def test_what_could_not_begin_holds_no_slot() -> None:
+async def test_a_stream_that_could_not_begin_holds_no_slot() -> None:
     streams = StreamLimit(1)
     with pytest.raises(KeyError):
         await LimitedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
@@ -92,7 +92,7 @@ async def test_what_could_not_begin_holds_no_slot() -> None:
     streams.acquire(LAPTOP)
 
 
-def test_no_limit_is_none() -> None:
+def test_zero_means_no_limit() -> None:
     streams = StreamLimit(0)
 
     for _ in range(5000):

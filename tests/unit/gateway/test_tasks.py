@@ -99,7 +99,7 @@ async def test_an_agent_that_answers_with_a_plain_message_shows_no_task() -> Non
         assert [(update.event, update.task.state) for update in updates] == [(None, TaskState.COMPLETED)]
 
 
-async def test_who_gives_up_waiting_takes_nothing_back() -> None:
+async def test_cancelling_a_wait_does_not_cancel_the_task() -> None:
     driver = FakeDriver()
     driver.go_on.clear()
     async with world(driver) as gateway:
@@ -141,7 +141,7 @@ async def test_a_finished_task_is_not_followed_but_resumed() -> None:
         assert snapshot.task.state is TaskState.COMPLETED
 
 
-async def test_a_message_is_found_by_its_id_by_who_sent_it() -> None:
+async def test_the_sender_of_a_message_finds_it_by_its_id() -> None:
     async with world() as gateway:
         task = await gateway.ask(ForAgent("ada", message("hi", "m-7")))
         assert (await gateway.ask(GetMessage("m-7"))).id == task.id
@@ -176,7 +176,7 @@ async def test_an_error_of_the_owner_is_the_callers_error() -> None:
         driver.go_on.set()
 
 
-async def test_what_is_an_agents_own_business_is_not_asked_through_a_gateway() -> None:
+async def test_requests_that_only_a_host_serves_are_unsupported_at_a_gateway() -> None:
     async with world() as gateway:
         with pytest.raises(UnsupportedOperation):
             await gateway.ask(ForAgent("ada", GetStatus()))

@@ -110,7 +110,7 @@ async def test_a_key_for_one_agent_knows_no_other() -> None:
             await gateway.ask(ListTasks(agent=BOB_NAME), replace(OPERATOR, agents=frozenset({"ada"})))
 
 
-async def test_who_may_only_read_only_reads() -> None:
+async def test_a_caller_with_read_access_can_only_read() -> None:
     async with world() as gateway:
         task = await gateway.sent()
         reader = replace(LAPTOP, actions=frozenset({"read"}))
@@ -128,7 +128,7 @@ async def test_a_task_of_another_agent_is_no_task_of_this_one() -> None:
             await gateway.ask(ForAgent(BOB_NAME, GetTask(task.id, exact=True)))
 
 
-async def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent_to_it() -> None:
+async def test_tasks_of_a_stopped_agent_are_read_and_canceled_but_nothing_is_sent_to_it() -> None:
     async with world() as gateway:
         named, unnamed = await gateway.sent("a"), await gateway.sent("b", agent=BOB_NAME)
         gateway.desks = {}
@@ -147,7 +147,7 @@ async def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent
             await gateway.ask(ForAgent(agent, ChangeTask(task_id=task.id, metadata={"a": 1})))
             await gateway.ask(DeleteTask(task_id=task.id))
             assert gateway.stopped.changed[-2:] == [(task.id, ChangeTask), (task.id, DeleteTask)]
-            # Who sees nothing of it is not told that it ever was.
+            # A caller who sees none of its tasks does not learn that it existed.
             for request in (message(), GetTask(task.id, exact=True), ListTasks()):
                 with pytest.raises(AgentNotFound) as unknown:
                     await gateway.ask(ForAgent(agent, request), PHONE)

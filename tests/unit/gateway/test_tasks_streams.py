@@ -23,7 +23,7 @@ SECRET = "secret/store.db is locked"
 
 
 class TroubledStore(MemoryStore):
-    """A store that cannot be read for a while, and says too much about it."""
+    """A store that cannot be read for a while, with an error that names files."""
 
     is_troubled = False
 
@@ -43,7 +43,7 @@ class TroubledStore(MemoryStore):
 
 
 class Badge:
-    """Credentials that count until they are taken back."""
+    """Credentials that are valid until they are revoked."""
 
     counts = True
 
@@ -52,14 +52,14 @@ class Badge:
 
 
 def held() -> FakeDriver:
-    """An agent that works until it is let go."""
+    """A driver whose turn continues until the test ends it."""
     driver = FakeDriver()
     driver.go_on.clear()
     return driver
 
 
 async def looked(gateway: World, pending: asyncio.Future[Any], times: int) -> None:
-    """Look again so many times, each when what waits has heard of the last."""
+    """Rechecks so many times; each time, what waits has seen the previous recheck."""
     for _ in range(times):
         await gateway.service.recheck()
         await asyncio.wait({pending}, timeout=0.02)
@@ -72,7 +72,7 @@ async def looked_until_done(gateway: World, pending: asyncio.Future[Any]) -> Non
 
 
 @pytest.mark.parametrize("request_type", [SendAndFollow, SubscribeTask, FollowTask])
-async def test_a_stream_ends_when_the_credentials_of_its_reader_are_taken_back(request_type: type) -> None:
+async def test_a_stream_ends_when_the_credentials_of_its_reader_are_revoked(request_type: type) -> None:
     badge, driver = Badge(), held()
     async with world(driver) as gateway:
         caller = replace(LAPTOP, holds=badge)
@@ -146,7 +146,7 @@ async def test_a_wait_for_an_agent_that_is_gone_ends_with_an_error() -> None:
         driver.go_on.set()
 
 
-async def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
+async def test_a_wait_for_an_agent_that_comes_back_gets_its_answer() -> None:
     driver = held()
     async with world(driver) as gateway:
         sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)

@@ -12,7 +12,7 @@ from synapse.gateway.gateway import tls_context
 from tests.fakes.certificates import self_made
 
 
-def test_a_certificate_and_its_key_make_a_server_that_speaks_no_old_tls(tmp_path: Path) -> None:
+def test_the_server_speaks_no_old_tls(tmp_path: Path) -> None:
     context = tls_context(*self_made(tmp_path))
 
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
@@ -38,11 +38,11 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         tls_context(other_key, other_key)
 
 
-def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_other_users_can_read_is_refused(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
     key.chmod(0o644)
 
-    with pytest.raises(InvalidSettings, match="everybody can read"):
+    with pytest.raises(InvalidSettings, match="other users can read"):
         tls_context(certificate, key)
 
 

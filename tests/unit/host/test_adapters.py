@@ -16,7 +16,7 @@ from tests.unit.terminal.bundled import bundled, bundled_names
 
 
 @pytest.mark.parametrize("name", bundled_names())
-def test_every_bundled_cli_but_the_line_programs_is_heard(tmp_path: Path, name: str) -> None:
+def test_every_bundled_cli_except_line_programs_has_an_adapter(tmp_path: Path, name: str) -> None:
     adapter = adapter_for(bundled(name), launch_in(tmp_path))
 
     assert (adapter is None) == (bundled(name).prompt is None or bundled(name).reads_lines)
@@ -30,7 +30,7 @@ def test_a_profile_that_names_an_unknown_adapter_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not shows_open_files(), reason="this system does not show open files")
-def test_a_process_has_the_files_open_that_it_has_open(tmp_path: Path) -> None:
+def test_the_open_files_of_a_process_are_listed(tmp_path: Path) -> None:
     with (tmp_path / "transcript").open("w", encoding="utf-8"):
         assert tmp_path / "transcript" in set(open_files(os.getpid()))
 

@@ -92,7 +92,7 @@ def test_an_agent_that_an_agent_starts_has_its_own_command_alone(
     assert said(given, "bash", "-lc", "synapse --version; echo $MINE") == f"{VERSION}\nkept"
 
 
-def test_nothing_is_left_behind(folder: Path, env: dict[str, str]) -> None:
+def test_remove_leaves_no_files(folder: Path, env: dict[str, str]) -> None:
     command = AgentCommand(folder)
     command.environment(env)
 
@@ -101,7 +101,7 @@ def test_nothing_is_left_behind(folder: Path, env: dict[str, str]) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_made_is_private(folder: Path, env: dict[str, str]) -> None:
+def test_the_folders_are_private(folder: Path, env: dict[str, str]) -> None:
     AgentCommand(folder).environment(env)
 
     assert [oct(path.stat().st_mode & 0o077) for path in (folder, folder / "bin")] == ["0o0", "0o0"]

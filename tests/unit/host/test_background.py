@@ -1,4 +1,4 @@
-"""The command line of a host, and how it restarts with the same one."""
+"""The command line of a host, and its restart with that command line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_detach_key_can_be_written_in_several_ways(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "ctrl-", "ctrl-ab", "ctrl-1", "f1"])
-def test_a_key_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_detach_key_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettings):
         control_key(name)
 

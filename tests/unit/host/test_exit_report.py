@@ -1,4 +1,4 @@
-"""What is reported of a program in the background that ended by itself."""
+"""The report about a background program that ended by itself."""
 
 from __future__ import annotations
 

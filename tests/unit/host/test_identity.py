@@ -54,7 +54,7 @@ def test_a_name_that_means_other_agents_or_is_invalid_is_refused(name: str) -> N
 
 
 class HeldForAMoment(MemoryStore):
-    """Somebody else has each inbox, for the first times that one asks."""
+    """A store in which another process holds every inbox, for the first `times` attempts."""
 
     def __init__(self, times: int) -> None:
         super().__init__()

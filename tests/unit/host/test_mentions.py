@@ -18,7 +18,7 @@ ME = AgentEntry("synapse-claude-8100", "claude", port=8100)
 
 
 async def told(home: Path, text: str) -> str:
-    """What a person is told who types `@codex text`."""
+    """Returns the notice for a person who typed `@codex text`."""
     mentions = MentionSender(ME, FileRegistry(home / "registry"))
     said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     mentions.notify = said.set_result
@@ -34,7 +34,7 @@ async def test_a_line_is_sent_from_the_agent_at_whose_prompt_it_was_typed(tmp_pa
     assert (path, body["metadata"]["sender"]["sender_id"]) == ("/tasks/send", ME.agent_id)
 
 
-async def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
+async def test_a_suspended_host_gets_nothing(tmp_path: Path) -> None:
     with bystander() as process, FakeHost(tmp_path).serving() as host:
         host.entry.pid, host.entry.pid_started = process.pid, process.started
         host.registry.write(host.entry)
@@ -42,7 +42,7 @@ async def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
 
         said = await told(tmp_path, "hi")
 
-    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is stopped; `kill -CONT ")
+    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is suspended, as by Ctrl-Z; ")
     assert said.endswith("  Your text: hi")
     assert host.requests == []
 

@@ -50,7 +50,7 @@ def named(version: str) -> dict[str, str]:
 
 
 def dialect_of(answer: dict[str, Any]) -> str:
-    """The dialect that a task, or an answer with one, is told in."""
+    """The dialect of an encoded task, or of an answer with one."""
     told: dict[str, Any] = answer.get("task", answer)
     status = told["status"]
     if isinstance(status, str):
@@ -211,7 +211,7 @@ async def test_a_card_that_is_known_is_not_sent_again() -> None:
     assert (await card("0.3", if_none_match=tag)).status == 200
 
 
-def test_no_a2a_is_loaded_before_it_is_spoken() -> None:
+def test_a2a_is_loaded_by_its_first_request() -> None:
     program = """
 import sys
 from synapse.core.agent import AgentEntry

@@ -1,4 +1,4 @@
-"""The built-in agent: what it answers to what."""
+"""The built-in agent: its commands and answers."""
 
 from __future__ import annotations
 

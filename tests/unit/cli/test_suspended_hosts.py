@@ -1,4 +1,4 @@
-"""Hosts whose process is stopped (Ctrl-Z, SIGSTOP): who asks them is told at once, and what to do."""
+"""Hosts whose process is suspended (Ctrl-Z, SIGSTOP): commands fail at once and say what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def process() -> Iterator[Bystander]:
 
 @pytest.fixture
 def stopped(home: Path, process: Bystander) -> Iterator[FakeHost]:
-    """A host that would answer, if its process did not stand still."""
+    """A host that would answer if its process were not suspended."""
     host = FakeHost(home)
     host.entry.pid, host.entry.pid_started = process.pid, process.started
     with host.serving():
@@ -38,7 +38,7 @@ def stopped(home: Path, process: Bystander) -> Iterator[FakeHost]:
 
 @contextmanager
 def silent_host(home: Path, process: Bystander) -> Generator[AgentEntry]:
-    """A host that stands still as soon as somebody has connected, and so never answers."""
+    """A host that is suspended at the first connection, and so never answers."""
     entry = AgentEntry(NAME, "codex", port=8120, pid=process.pid, pid_started=process.started)
     entry.socket = str(home / "silent.sock")
     over = threading.Event()
@@ -74,7 +74,7 @@ def silent_host(home: Path, process: Bystander) -> Generator[AgentEntry]:
         ("approve", "codex"),
     ],
 )
-def test_a_host_that_stands_still_is_not_asked(
+def test_a_suspended_host_is_not_asked(
     synapse: Cli, stopped: FakeHost, process: Bystander, command: tuple[str, ...]
 ) -> None:
     ran = synapse(*command)
@@ -87,7 +87,7 @@ def test_a_host_that_stands_still_is_not_asked(
     assert stopped.requests == []
 
 
-def test_once_it_goes_on_it_is_asked_again(synapse: Cli, stopped: FakeHost, process: Bystander) -> None:
+def test_a_host_that_was_continued_is_asked_again(synapse: Cli, stopped: FakeHost, process: Bystander) -> None:
     process.go_on()
 
     assert synapse("send", "codex", "hi").code == 0
@@ -95,21 +95,23 @@ def test_once_it_goes_on_it_is_asked_again(synapse: Cli, stopped: FakeHost, proc
 
 
 @pytest.mark.parametrize("verb", ["list", "queue", "approvals"])
-def test_who_lists_is_told_why_one_is_missing(synapse: Cli, stopped: FakeHost, process: Bystander, verb: str) -> None:
+def test_verbs_that_list_say_why_a_suspended_agent_is_missing(
+    synapse: Cli, stopped: FakeHost, process: Bystander, verb: str
+) -> None:
     ran = synapse(verb)
 
     assert (ran.code, stopped.requests) == (0, [])
     assert f"kill -CONT {process.pid}" in ran.err
 
 
-def test_json_says_why_too(synapse: Cli, stopped: FakeHost, process: Bystander) -> None:
+def test_json_says_why_a_suspended_agent_does_not_respond(synapse: Cli, stopped: FakeHost, process: Bystander) -> None:
     (listed,) = synapse("list", "--json").json
 
     assert (listed["agent_id"], listed["status"]) == (stopped.entry.agent_id, "not_responding")
     assert f"kill -CONT {process.pid}" in listed["why"]
 
 
-def test_a_reply_through_a_host_that_stands_still_says_so(
+def test_a_reply_through_a_suspended_host_says_so(
     synapse: Cli, stopped: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become(stopped, monkeypatch)
@@ -120,7 +122,7 @@ def test_a_reply_through_a_host_that_stands_still_says_so(
     assert "is suspended, as by Ctrl-Z" in ran.err
 
 
-def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
+def test_the_hint_for_an_unconfirmed_message_names_its_message_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
@@ -135,7 +137,7 @@ def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
     assert "--force" not in ran.err
 
 
-def test_a_reply_that_it_may_have_read_is_not_to_be_repeated(
+def test_the_hint_for_an_unconfirmed_reply_says_not_to_repeat_it(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
@@ -148,7 +150,7 @@ def test_a_reply_that_it_may_have_read_is_not_to_be_repeated(
     assert "--message-id" not in ran.err
 
 
-def test_a_broadcast_that_it_may_have_read_names_its_id(
+def test_a_broadcast_that_a_host_may_have_read_names_its_message_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
