@@ -7,6 +7,8 @@ approve   answer the questions of agents
 register  external agents
 
 An agent that the caller may not use looks like a missing one.
+
+Who may approve what an agent asks its person for is decided where the agent runs: see `tasks.questions`.
 """
 
 from __future__ import annotations

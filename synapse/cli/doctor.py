@@ -55,7 +55,7 @@ from synapse.registry.files import GATEWAY, FileRegistry, gateways
 from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
-from synapse.store.loss import SAVED
+from synapse.store.lost_files import SAVED
 
 OK: Final = "ok"
 NOTE: Final = "note"

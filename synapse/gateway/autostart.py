@@ -117,7 +117,7 @@ class AgentAutostart:
         """Starts the host and returns its exit status."""
         self.starts += 1
         try:
-            with self._output() as output:
+            with await asyncio.to_thread(self._output) as output:
                 process = await asyncio.create_subprocess_exec(
                     *self._command(self._agent),
                     stdin=asyncio.subprocess.DEVNULL,

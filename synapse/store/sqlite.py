@@ -23,7 +23,7 @@ from synapse.store import writer
 from synapse.store.codec import micros
 from synapse.store.doorbell import Listener
 from synapse.store.file import assume_alive, check_file, lock_path, open_file
-from synapse.store.loss import StoreFiles
+from synapse.store.lost_files import StoreFiles
 from synapse.store.pushes import SqlitePushes
 from synapse.store.queries import query
 from synapse.store.threads import ReadThread

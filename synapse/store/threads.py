@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from synapse.core.errors import StoreFailed
 from synapse.store.file import connect, store_error
-from synapse.store.loss import StoreFiles
+from synapse.store.lost_files import StoreFiles
 
 T = TypeVar("T")
 Result = tuple[asyncio.Future[Any], Any, Exception | None]

@@ -40,7 +40,7 @@ from synapse.core.task import Task, TaskId
 from synapse.store import doorbell
 from synapse.store.codec import encode_events, encode_task, micros
 from synapse.store.file import lock_path, locked, open_file, store_error
-from synapse.store.loss import Loss, StoreFiles
+from synapse.store.lost_files import Loss, StoreFiles
 from synapse.store.queries import Row, id_key, query, read_many, text_key, write_many
 
 log = logging.getLogger(__name__)
@@ -129,8 +129,8 @@ class _Recovery:
 
 
 Work = Append | Job[Any]
-Submitted = Work | _Recovery
-Outcome = tuple[Submitted, Any, SynapseError | None]
+QueuedWork = Work | _Recovery
+Outcome = tuple[QueuedWork, Any, SynapseError | None]
 """A work with its result, or with the error that it failed with."""
 
 
@@ -154,7 +154,7 @@ class Writer:
         self._lock_timeout = lock_timeout
         self._loop = asyncio.get_running_loop()
         self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
-        self._queue: deque[tuple[float, Submitted]] = deque()
+        self._queue: deque[tuple[float, QueuedWork]] = deque()
         self._changed = Condition()
         self._is_idle = False
         self._is_waking = False
@@ -163,7 +163,7 @@ class Writer:
         self._expiry: asyncio.TimerHandle | None = None
         Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
 
-    def submit(self, work: Submitted) -> None:
+    def submit(self, work: QueuedWork) -> None:
         """Queue `work`. Its future is done when the work is durable; futures are done in the order of the calls."""
         if self._closing.is_set() or len(self._queue) >= MAX_QUEUED:
             work.done.set_exception(self._refusal())
@@ -219,7 +219,7 @@ class Writer:
         """Fail works that have waited too long for the lock file."""
         self._expiry = None
         now = self._loop.time()
-        late: list[Submitted] = []
+        late: list[QueuedWork] = []
         with self._changed:
             while self._queue and self._queue[0][0] <= now - self._lock_timeout:
                 late.append(self._queue.popleft()[1])
@@ -277,7 +277,7 @@ class Writer:
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
-    def _take_batch(self) -> list[Submitted]:
+    def _take_batch(self) -> list[QueuedWork]:
         with self._changed:
             return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MAX_BATCH))]
 

@@ -20,7 +20,7 @@ from synapse.core.override import override
 from synapse.core.store import Lease
 from synapse.store import writer as store_writer
 from synapse.store.file import open_file
-from synapse.store.loss import StoreFiles
+from synapse.store.lost_files import StoreFiles
 from synapse.store.queries import query
 from synapse.store.writer import Writer, encode_append
 from tests.fakes.facts import message, numbered, opened
