@@ -25,7 +25,7 @@ from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.server.asgi import Scope
 from synapse.server.lineage import standing_of, terminal_doubt
-from synapse.server.peer import NOBODY, PEER, Peer, read_in_thread
+from synapse.server.peer import PEER, UNKNOWN_PEER, Peer, read_in_thread
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
 _TOKEN_BYTES: Final = 32
@@ -70,7 +70,7 @@ class LocalAuth:
             ForeignOrigin: a web page sent it, or its Host header names another server.
             Unauthenticated: another user sent it, without the token.
         """
-        peer: Peer = scope["state"].get(PEER, NOBODY)
+        peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
         self._check_origin(scope["headers"], peer)
         if peer.caller is not None:
             return peer.caller
@@ -134,7 +134,7 @@ class LocalAdmission:
 
     def __call__(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Returns the caller of a request; see `LocalAuth.admit`."""
-        peer: Peer = scope["state"].get(PEER, NOBODY)
+        peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
         if peer.caller is not None or not peer.via_socket:
             return self._auth.admit(scope)
         return self._admit_process(scope)
