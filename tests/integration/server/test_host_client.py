@@ -177,7 +177,7 @@ async def test_a_host_that_goes_silent_in_the_middle_of_a_stream_is_said_not_to_
         await _head(reader)
         told = json.dumps({"state": READY, "why": "w", "source": "screen", "since": "2026-01-15T10:30:00.000Z"})
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
-        writer.write(f"id: \nevent: status\ndata: {told}\n\n".encode())
+        writer.write(f"event: status\ndata: {told}\n\n".encode())
         await over.wait()
 
     async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", silent) as host:

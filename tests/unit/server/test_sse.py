@@ -11,8 +11,10 @@ import pytest
 from synapse.core.errors import FeedLagged, TaskNotFound
 from synapse.core.events import StateChanged, Update
 from synapse.core.task import TaskState
+from synapse.dialects.dialect import WireEvent
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
+from synapse.server.sse import event_bytes
 from tests.unit.dialects.synapse.samples import CREATED, a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
 from tests.unit.server.test_app import DIALECT
@@ -53,6 +55,10 @@ async def test_each_update_is_one_event_and_the_end_of_the_feed_ends_the_stream(
     assert rest == ""
     assert exchange.sent[-1] == {"type": "http.response.body", "body": b""}
     assert service.feed_closed
+
+
+def test_an_event_that_no_reader_resumes_after_has_no_id() -> None:
+    assert event_bytes(WireEvent("", "status", b"{}")) == b"event: status\ndata: {}\n\n"
 
 
 async def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
