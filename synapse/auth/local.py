@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from synapse.config.private_files import make_folders
+from synapse.config.private_files import make_folders, write_private
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
@@ -158,8 +158,7 @@ def own_token(home: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         pass  # this is the first start
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+    write_private(draft, secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
     try:
         # Unlike a rename, a link does not replace a token that another process has created meanwhile.
         path.hardlink_to(draft)

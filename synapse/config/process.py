@@ -199,6 +199,13 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+async def pause(seconds: float) -> None:
+    """Waits before a retry or a poll. Where there is an event to wait for, wait for that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.get_running_loop().create_future()
+
+
 def raise_file_limit() -> Limit:
     """Raises this process's soft limit of open files towards the hard limit; returns the previous limits.
 

@@ -122,8 +122,8 @@ class GrpcServer:
         handlers = [self._handlers(service) for service in services]
         for name in REFLECTION_SERVICES:
             describe = partial(self._describe, services[0], description, f"/{name}/{REFLECTION_METHOD}")
-            method: Any = grpc.stream_stream_rpc_method_handler(describe)
-            handlers.append(grpc.method_handlers_generic_handler(name, {REFLECTION_METHOD: method}))
+            methods: dict[str, Any] = {REFLECTION_METHOD: grpc.stream_stream_rpc_method_handler(describe)}
+            handlers.append(grpc.method_handlers_generic_handler(name, methods))
         self._server.add_generic_rpc_handlers(handlers)
 
     def bind(self, host: str, port: int, *, tls: tuple[bytes, bytes] | None = None) -> int:

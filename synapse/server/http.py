@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from synapse.config.process import pause
 from synapse.core.errors import InvalidSettings, RateLimited
 from synapse.core.override import override
 from synapse.server.acceptor import Acceptor, ConnectionLimits
@@ -88,10 +89,8 @@ class Server:
 
         Runs until it is cancelled.
         """
-        never = asyncio.Event()
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            await pause(LOOK_SECONDS)
             if not unix.is_missing():
                 continue
             try:

@@ -15,12 +15,12 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.external.client import MOST_AT_ONCE, A2AClient
-from synapse.external.conversation import Patience
+from synapse.external.conversation import Timeouts
 from synapse.external.driver import FileTaskRefs, RemoteDriver
 from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server
 
 BOUND = 30.0
-PATIENCE = Patience(first_pause=0.01, answer=10.0, lost=10.0)
+TIMEOUTS = Timeouts(first_pause=0.01, answer=10.0, lost=10.0)
 
 
 def task(state: str, text: str = "") -> Object:
@@ -32,7 +32,7 @@ def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False)
     async def turn() -> list[TurnEvent]:
         agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
         client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
-        driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), PATIENCE)
+        driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), TIMEOUTS)
         message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
         events: list[TurnEvent] = []
         async with asyncio.timeout(BOUND):

@@ -31,14 +31,14 @@ from synapse.core.question import Choice
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.external.client import RemoteUpdate, Unanswered
-from synapse.external.conversation import Patience
+from synapse.external.conversation import Timeouts
 from synapse.external.driver import FileTaskRefs, RemoteDriver
 from synapse.external.encode import NEW, RemoteTaskRef
 from tests.fakes.clock import FakeClock
 
 TASK = TaskId("11111111-0000-4000-8000-000000000000")
 AGENT = ExternalAgent(alias="other", url="http://other", name="Other", card={"capabilities": {"streaming": True}})
-PATIENCE = Patience(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
+TIMEOUTS = Timeouts(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
 BOUND = 10.0
 
 Script = Sequence[RemoteUpdate | Exception]
@@ -123,7 +123,7 @@ def refs(tmp_path: Path) -> FileTaskRefs:
 
 
 def driver_of(remote: FakeRemote, refs: FileTaskRefs, agent: ExternalAgent = AGENT) -> RemoteDriver:
-    return RemoteDriver(agent, remote, refs, FakeClock(), PATIENCE)
+    return RemoteDriver(agent, remote, refs, FakeClock(), TIMEOUTS)
 
 
 async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
@@ -209,7 +209,7 @@ async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twi
         ],
         follows=[[task("WORKING", "hel"), TimeoutError()], [task("WORKING", "hello"), status("COMPLETED")]],
     )
-    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Timeouts(first_pause=0.001, lost=100.0))
 
     events = await events_of(driver, a_turn())
 
@@ -229,7 +229,7 @@ async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(refs: Fil
 
     away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
     remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
-    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Timeouts(first_pause=0.001, lost=100.0))
 
     assert isinstance((await events_of(driver, a_turn()))[-1], Answered)
 
