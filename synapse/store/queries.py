@@ -32,12 +32,12 @@ _TIME_FIRST: Final = "7"
 
 
 def query(name: str) -> str:
-    """Return the statement with this name."""
+    """Returns the statement with this name."""
     return _queries()[name]
 
 
 def write_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> None:
-    """Run a statement with VALUES for many rows, in few steps.
+    """Runs a statement with VALUES for many rows, in few steps.
 
     Each step releases the GIL, and the thread gets it back only when the busy event loop releases it.
     """
@@ -46,12 +46,12 @@ def write_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -
 
 
 def read_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> list[Any]:
-    """Run a query with VALUES for many rows, in few steps; return the rows that it finds."""
+    """Runs a query with VALUES for many rows, in few steps; returns the rows that it finds."""
     return [row for statement, values in _grouped(name, rows) for row in connection.execute(statement, values)]
 
 
 def text_key(text: str) -> int:
-    """Return the key of a text that a caller chose. It is a hash for which many collisions are too costly to find.
+    """Returns the key of a text that a caller chose. It is a hash for which many collisions are too costly to find.
 
     Raises UnicodeEncodeError.
     """
@@ -59,7 +59,7 @@ def text_key(text: str) -> int:
 
 
 def id_key(text: str) -> int:
-    """Return the key of the id of a task or a context; see `config.process.new_id`.
+    """Returns the key of the id of a task or a context; see `config.process.new_id`.
 
     Raises UnicodeEncodeError.
     """
