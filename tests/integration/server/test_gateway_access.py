@@ -58,7 +58,7 @@ def test_without_credentials_there_is_a_challenge(gateway: Guarded) -> None:
     assert answer.headers["www-authenticate"] == ('Bearer realm="synapse", ApiKey realm="synapse", header="X-API-Key"')
 
 
-def test_a_key_opens_while_it_is_there(gateway: Guarded) -> None:
+def test_a_key_is_accepted_until_it_is_revoked(gateway: Guarded) -> None:
     key, text = gateway.keys.create("ci", Grant())
 
     assert gateway.ask(Authorization=f"Bearer {text}").status == 200
@@ -72,7 +72,7 @@ def test_a_key_opens_while_it_is_there(gateway: Guarded) -> None:
     assert text not in answer.body.decode()
 
 
-def test_a_connection_that_stays_is_asked_again_each_time(gateway: Guarded) -> None:
+def test_each_request_of_a_connection_is_authenticated(gateway: Guarded) -> None:
     _, text = gateway.keys.create("keeper", Grant())
     connection = gateway.connection()
     try:
@@ -87,7 +87,7 @@ def test_a_connection_that_stays_is_asked_again_each_time(gateway: Guarded) -> N
         connection.close()
 
 
-def test_a_caller_that_asks_too_often_is_told_when_to_come_back(gateway: Guarded) -> None:
+def test_a_caller_above_its_rate_limit_learns_when_to_retry(gateway: Guarded) -> None:
     _, text = gateway.keys.create("hasty", Grant())
 
     statuses = [gateway.ask(X_API_Key=text).status for _ in range(61)]
@@ -97,7 +97,7 @@ def test_a_caller_that_asks_too_often_is_told_when_to_come_back(gateway: Guarded
     assert gateway.ask(X_API_Key=text).status == 200
 
 
-def test_a_token_opens_until_it_expires(gateway: Guarded, issuer: Issuer) -> None:
+def test_a_token_is_accepted_until_it_expires(gateway: Guarded, issuer: Issuer) -> None:
     token = issuer.token(gateway.clock.now().timestamp())
 
     assert gateway.ask(Authorization=f"Bearer {token}").status == 200
@@ -106,7 +106,7 @@ def test_a_token_opens_until_it_expires(gateway: Guarded, issuer: Issuer) -> Non
     assert (answer.status, answer.json["error"]["message"]) == (401, "the token has expired")
 
 
-def test_a_token_of_a_new_key_is_taken_once_the_issuer_shows_the_key(
+def test_a_token_of_a_new_key_is_accepted_once_the_issuer_publishes_the_key(
     gateway: Guarded, issuer: Issuer, issuer_at_home: Stranger
 ) -> None:
     now = gateway.clock.now().timestamp()
@@ -123,13 +123,13 @@ def test_a_token_of_a_new_key_is_taken_once_the_issuer_shows_the_key(
     assert len(issuer_at_home.heard) == asked + 1, "a stranger does not make us ask the issuer all the time"
 
 
-def test_tokens_for_others_and_tokens_of_nobody_are_refused(gateway: Guarded, issuer: Issuer) -> None:
+def test_tokens_of_other_audiences_or_issuers_and_unsigned_ones_are_refused(gateway: Guarded, issuer: Issuer) -> None:
     now = gateway.clock.now().timestamp()
     for token in (issuer.token(now, aud="other"), issuer.token(now, iss="https://evil.example"), unsigned_token(now)):
         assert gateway.ask(Authorization=f"Bearer {token}").status == 401
 
 
-def test_a_page_of_the_list_may_ask_and_another_may_not(gateway: Guarded) -> None:
+def test_a_listed_origin_is_accepted_and_another_is_not(gateway: Guarded) -> None:
     _, text = gateway.keys.create("page", Grant())
 
     preflight = gateway.ask("OPTIONS", Origin=APP, Access_Control_Request_Method="GET")
@@ -149,7 +149,7 @@ def test_a_websocket_is_refused_before_its_handshake(gateway: Guarded) -> None:
         assert refused.value.response.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_over_tls_the_key_is_not_read_along_and_plain_http_is_not_spoken(tmp_path: Path) -> None:
+def test_a_tls_server_answers_over_tls_and_not_over_plain_http(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
     with guarded(tmp_path, replace(AccessSettings(), tls_cert=certificate, tls_key=key)) as gateway:
         _, text = gateway.keys.create("ci", Grant())
@@ -163,7 +163,7 @@ def test_over_tls_the_key_is_not_read_along_and_plain_http_is_not_spoken(tmp_pat
             gateway.ask()
 
 
-def test_without_authentication_this_user_gets_in_and_a_foreign_name_does_not(tmp_path: Path) -> None:
+def test_without_authentication_this_user_is_admitted_and_a_foreign_host_name_is_not(tmp_path: Path) -> None:
     with guarded(tmp_path, AccessSettings(no_auth=True)) as gateway:
         assert gateway.ask().status == 200
         refused = gateway.ask(Host="evil.example")

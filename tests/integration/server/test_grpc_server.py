@@ -151,7 +151,9 @@ async def test_the_tenant_is_the_agent() -> None:
     [((), "cleo", "cleo"), ((("x-agent-id", "bob"),), "cleo", "bob")],
     ids=["the default agent", "the metadata before the default"],
 )
-async def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, agent: str) -> None:
+async def test_without_a_tenant_the_metadata_or_the_default_names_the_agent(
+    metadata: Any, default: str, agent: str
+) -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
@@ -176,7 +178,7 @@ async def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: s
     ],
     ids=["no agent", "no protobuf", "no id", "no message", "unknown version", "other version", "unknown agent"],
 )
-async def test_what_is_wrong_is_told_with_status_and_reason(
+async def test_an_error_has_its_status_and_reason(
     path: str, given: bytes, metadata: Any, status: str, why: str
 ) -> None:
     async with asyncio.timeout(PATIENCE):
@@ -185,7 +187,7 @@ async def test_what_is_wrong_is_told_with_status_and_reason(
             assert (error.code().name, reason(error)) == (status, why)
 
 
-async def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
+async def test_a_refused_caller_gets_a_challenge() -> None:
     def nobody(headers: GrpcHeaders, path: str, peer: str) -> Caller:
         assert (b"authorization", b"Bearer wrong") in headers
         assert path == f"{SERVICE}/GetTask"
@@ -201,7 +203,7 @@ async def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
         assert service.asked == []
 
 
-async def test_a_defect_of_ours_is_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_reported_without_details(caplog: pytest.LogCaptureFixture) -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(error=RuntimeError("the secret"))) as (_, address):
             error = await refusal(address, "GetTask", b"\n\x03ada\x12\x01t")
@@ -221,7 +223,7 @@ async def test_a_message_that_is_too_large_is_refused() -> None:
         assert service.asked == []
 
 
-async def test_a_reader_that_leaves_ends_its_stream() -> None:
+async def test_a_reader_that_disconnects_ends_its_stream() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
@@ -233,7 +235,7 @@ async def test_a_reader_that_leaves_ends_its_stream() -> None:
             await service.left.wait()
 
 
-async def test_a_caller_that_waits_no_longer_ends_its_wait() -> None:
+async def test_a_caller_that_cancels_ends_its_wait() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
@@ -250,7 +252,7 @@ async def _outcome(call: Any) -> None:
         await call
 
 
-async def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
+async def test_waiting_callers_get_an_error_when_the_server_ends() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (server, address), grpc.aio.insecure_channel(address) as channel:
@@ -269,7 +271,7 @@ async def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
                 assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-async def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
+async def test_a_server_with_a_certificate_speaks_tls(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
     async with asyncio.timeout(PATIENCE):
@@ -302,7 +304,7 @@ class Leaving:
         raise asyncio.CancelledError
 
 
-async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_releases_its_stream_slot() -> None:
+async def test_a_caller_that_disconnects_before_the_first_update_releases_its_stream_slot() -> None:
     async with asyncio.timeout(PATIENCE):
         streams = StreamLimit(1)
         offered = current_service(EXTENDED)
@@ -316,7 +318,7 @@ async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_releases_
         streams.acquire(Caller(name="somebody"))
 
 
-async def test_what_fails_in_the_end_names_no_extension() -> None:
+async def test_a_failed_call_names_no_extension() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
@@ -331,7 +333,7 @@ async def test_what_fails_in_the_end_names_no_extension() -> None:
             assert "a2a-extensions" not in dict(refused.value.initial_metadata() or ())
 
 
-async def test_what_is_answered_names_the_extension_that_was_asked_for() -> None:
+async def test_an_answer_names_the_requested_extension() -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), dialect=EXTENDED) as (_, address), grpc.aio.insecure_channel(address) as channel:
             call = stub_of(channel).GetTask(

@@ -128,7 +128,7 @@ def failed(serve: Serve, *, seconds: float = 30, limit: int = 100_000) -> HttpFa
     return caught.value
 
 
-def test_a_request_arrives_as_it_was_given_and_its_answer_comes_back() -> None:
+def test_a_request_is_sent_unchanged_and_its_answer_is_returned() -> None:
     async def story() -> None:
         async with Server(says(b"HTTP/1.1 201 Made\r\nContent-Length: 3\r\nX: y\r\n\r\nyes")).open() as server:
             request = HttpRequest(
@@ -169,13 +169,13 @@ def test_a_request_arrives_as_it_was_given_and_its_answer_comes_back() -> None:
     ],
 )
 @pytest.mark.parametrize("cut", [False, True])
-def test_an_answer_is_read_however_it_comes(said: bytes, answer: HttpAnswer, cut: bool) -> None:
+def test_an_answer_is_read_in_any_framing(said: bytes, answer: HttpAnswer, cut: bool) -> None:
     parts = [bytes([byte]) for byte in said] if cut else [said]
 
     assert fetched(says(*parts)) == answer
 
 
-def test_what_is_compressed_stays_so() -> None:
+def test_a_compressed_answer_is_not_decompressed() -> None:
     answer = fetched(says(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00"))
 
     assert answer.body == b"\x1f\x8b\x08\x00"
@@ -200,7 +200,7 @@ def test_what_is_compressed_stays_so() -> None:
         (CHUNKED + b"f" * 30 + b"\r\nok", Reason.NOT_HTTP),
     ],
 )
-def test_an_answer_that_is_none_or_not_whole_is_a_failure(said: bytes, reason: Reason) -> None:
+def test_an_invalid_or_incomplete_answer_is_a_failure(said: bytes, reason: Reason) -> None:
     failure = failed(says(said))
 
     assert failure.reason is reason
@@ -208,7 +208,7 @@ def test_an_answer_that_is_none_or_not_whole_is_a_failure(said: bytes, reason: R
 
 
 @pytest.mark.parametrize("banner", [b"SSH-2.0-OpenSSH_9\r\n", b"220 mail ready\r\n", b"\x15\x03\x01", b"h"])
-def test_a_server_of_another_protocol_is_not_waited_for(banner: bytes) -> None:
+def test_a_server_of_another_protocol_fails_at_once(banner: bytes) -> None:
     assert failed(says_and_waits(banner)).reason is Reason.NOT_HTTP
 
 
@@ -242,7 +242,7 @@ def test_an_answer_with_more_framing_than_content_is_cut_off_long_before_its_lim
     "said",
     [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\no"],
 )
-def test_a_server_that_says_no_more_is_left_at_the_deadline(said: bytes) -> None:
+def test_a_silent_server_times_out(said: bytes) -> None:
     async def story() -> None:
         async with Server(says_and_waits(said)).open() as server:
             with pytest.raises(HttpTimedOut) as caught:
@@ -253,7 +253,7 @@ def test_a_server_that_says_no_more_is_left_at_the_deadline(said: bytes) -> None
     run(story)
 
 
-def test_a_server_that_drips_is_left_at_the_deadline_of_the_whole() -> None:
+def test_a_server_that_drips_bytes_times_out() -> None:
     async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nX: ")
         while True:
@@ -264,7 +264,7 @@ def test_a_server_that_drips_is_left_at_the_deadline_of_the_whole() -> None:
     assert isinstance(failed(drip, seconds=0.3), HttpTimedOut)
 
 
-def test_a_caller_that_is_cancelled_hangs_up_at_once() -> None:
+def test_cancelling_the_caller_closes_the_connection_at_once() -> None:
     async def story() -> None:
         async with Server(says_and_waits(b"HTTP/1.1 200 OK\r\n\r\nbegun")).open() as server:
             fetching = asyncio.create_task(HttpClient().fetch(get(server), seconds=600, limit=100))
@@ -287,7 +287,7 @@ def test_a_body_can_be_left_in_the_middle() -> None:
     run(story)
 
 
-def test_a_server_that_closes_its_half_and_reads_on_is_answered_for() -> None:
+def test_the_answer_of_a_server_that_closes_its_half_is_read() -> None:
     async def half(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
         writer.write_eof()
@@ -296,7 +296,7 @@ def test_a_server_that_closes_its_half_and_reads_on_is_answered_for() -> None:
     assert fetched(half).body == b"all of it"
 
 
-def test_a_server_that_resets_the_connection_may_have_heard_the_request() -> None:
+def test_after_a_reset_the_request_counts_as_sent() -> None:
     async def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         linger = socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
         writer.get_extra_info("socket").setsockopt(*linger)
@@ -307,7 +307,7 @@ def test_a_server_that_resets_the_connection_may_have_heard_the_request() -> Non
     assert (failure.reason, failure.detail, failure.sent) == (Reason.UNREACHABLE, "Connection reset by peer", True)
 
 
-def test_nobody_there_has_heard_nothing() -> None:
+def test_a_refused_connection_has_sent_nothing() -> None:
     async def story() -> HttpFailed:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
@@ -320,7 +320,7 @@ def test_nobody_there_has_heard_nothing() -> None:
     assert (failure.reason, failure.detail, failure.sent) == (Reason.REFUSED, "Connection refused", False)
 
 
-def test_a_connection_that_is_not_taken_has_a_time_of_its_own() -> None:
+def test_connecting_has_its_own_timeout() -> None:
     async def story() -> None:
         with socket.socket() as full, socket.socket() as first, socket.socket() as second:
             full.bind(("127.0.0.1", 0))
@@ -349,7 +349,7 @@ def test_a_connection_that_is_not_taken_has_a_time_of_its_own() -> None:
         ("http://[::1/", Reason.BAD_REQUEST),
     ],
 )
-def test_a_name_that_leads_nowhere_is_a_failure(url: str, reason: Reason) -> None:
+def test_a_name_that_cannot_be_resolved_is_a_failure(url: str, reason: Reason) -> None:
     async def story() -> None:
         with pytest.raises(HttpFailed) as caught:
             await HttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
@@ -372,7 +372,7 @@ def test_a_header_that_cannot_be_sent_is_not_quoted(value: str) -> None:
     run(story)
 
 
-def test_the_log_does_not_show_what_was_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_does_not_show_answers(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         fetched(says(b"HTTP/1.1 200 OK\r\nSet-Cookie: secret\r\nContent-Length: 0\r\n\r\n"))
 
@@ -386,7 +386,7 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
     assert fetched(says(OK)).body == b"ok"
 
 
-def test_events_are_read_as_they_come_up_to_a_limit() -> None:
+def test_events_are_read_as_they_arrive_up_to_a_limit() -> None:
     async def story() -> None:
         event = b"14\r\ndata: hello\r\nid: 7\n\n\r\n"
         async with Server(says_and_waits(CHUNKED, event, event)).open() as server:
@@ -466,7 +466,7 @@ def test_an_address_of_this_machine_or_network_is_not_called(host: str) -> None:
         ["169.254.169.254"],
     ],
 )
-def test_a_name_that_leads_there_is_not_called(addresses: list[str]) -> None:
+def test_a_name_that_resolves_there_is_not_called(addresses: list[str]) -> None:
     async def story() -> None:
         names = Names(*addresses)
         async with Server(says(OK)).open() as server:
@@ -490,7 +490,7 @@ def test_the_refusal_names_the_setting_that_would_allow_it() -> None:
     assert "allow_private_agents" not in run(lambda: refused("http://169.254.169.254/", allow_private=True))
 
 
-def test_the_name_is_resolved_once_and_what_was_checked_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_is_resolved_once_and_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[object] = []
     real = socket.getaddrinfo
 
@@ -528,7 +528,7 @@ def test_every_request_is_checked_anew() -> None:
     run(story)
 
 
-def test_the_next_address_is_tried_when_nobody_listens_at_the_first() -> None:
+def test_the_next_address_is_tried_when_nothing_listens_at_the_first() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
             url = f"http://friendly.invalid:{server.port}"
@@ -548,7 +548,7 @@ def test_a_name_without_an_address_is_not_known() -> None:
     run(story)
 
 
-def test_what_this_user_chose_is_called_wherever_it_is() -> None:
+def test_an_address_that_this_user_chose_is_not_checked() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
             answer = await HttpClient().fetch(get(server, f"http://localhost:{server.port}"), seconds=30, limit=10)
@@ -558,7 +558,7 @@ def test_what_this_user_chose_is_called_wherever_it_is() -> None:
     run(story)
 
 
-def test_what_may_not_stand_in_a_request_line_is_encoded() -> None:
+def test_characters_that_a_request_line_cannot_hold_are_encoded() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
             url = f'http://127.0.0.1:{server.port}/ü b/%2F?q=ä "#part'
@@ -595,7 +595,7 @@ def test_tls_is_verified_against_the_name_and_not_the_address(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("manners", [says(b"HTTP/1.1 400 No\r\n\r\n"), says()])
-def test_a_server_without_tls_is_not_spoken_to(manners: Serve) -> None:
+def test_a_server_without_tls_is_a_failure(manners: Serve) -> None:
     async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         await manners(reader, writer)
@@ -612,7 +612,7 @@ def test_a_server_without_tls_is_not_spoken_to(manners: Serve) -> None:
     run(story)
 
 
-def test_tls_that_is_never_shaken_hands_on_is_given_up_in_time() -> None:
+def test_an_unfinished_tls_handshake_times_out() -> None:
     async def story() -> None:
         async with Server(says_and_waits()).open() as server:
             request = get(server, f"https://127.0.0.1:{server.port}/")

@@ -116,15 +116,15 @@ def test_a_notification_arrives_as_it_was_sent() -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, PostResult(error="the head of its answer is too long")),
     ],
 )
-def test_what_the_webhook_answers_is_told(answer: bytes, posted: PostResult) -> None:
+def test_the_result_has_the_webhooks_answer(answer: bytes, posted: PostResult) -> None:
     assert posted_to(Hook(answer)) == posted
 
 
-def test_a_webhook_that_hangs_is_given_up_in_time() -> None:
+def test_a_webhook_that_hangs_times_out() -> None:
     assert posted_to(Hook(hangs=True), HASTY) == PostResult(error="no answer in time")
 
 
-def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes() -> None:
+def test_a_webhook_that_sends_only_the_head_of_a_success_counts_as_notified() -> None:
     async def story() -> None:
         over = asyncio.Event()
 
@@ -155,7 +155,7 @@ def test_a_redirect_is_not_followed() -> None:
     run(story)
 
 
-def test_nobody_at_home_is_told() -> None:
+def test_a_webhook_where_nothing_listens_is_reported() -> None:
     async def story() -> None:
         hook = Hook()
         async with hook.open():
@@ -168,7 +168,7 @@ def test_nobody_at_home_is_told() -> None:
     run(story)
 
 
-def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was() -> None:
+def test_a_private_address_is_refused_when_configured_and_when_called() -> None:
     async def story() -> None:
         hook = Hook()
         async with hook.open():
@@ -181,7 +181,7 @@ def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was
     run(story)
 
 
-def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
+def test_all_addresses_of_a_name_are_checked_and_it_is_resolved_once() -> None:
     async def story() -> None:
         asked: list[str] = []
 
@@ -203,7 +203,7 @@ def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
     run(story)
 
 
-def test_the_checked_address_is_called_and_the_name_is_kept() -> None:
+def test_the_checked_address_is_called_under_its_name() -> None:
     async def story() -> None:
         async def fixed(_host: str, _port: int) -> Sequence[Address]:
             return [ip_address("127.0.0.1")]
@@ -243,7 +243,7 @@ def test_a_second_address_is_tried_when_the_first_does_not_answer() -> None:
     run(story)
 
 
-def test_one_receiver_takes_only_so_many_at_once_and_others_are_not_delayed() -> None:
+def test_posts_to_one_receiver_are_limited_without_delaying_others() -> None:
     async def story() -> None:
         slow, quick = Hook(hangs=True), Hook()
         async with slow.open(), quick.open():
@@ -258,7 +258,7 @@ def test_one_receiver_takes_only_so_many_at_once_and_others_are_not_delayed() ->
     run(story)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         certificate, key = self_made(tmp_path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

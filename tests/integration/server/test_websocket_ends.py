@@ -62,7 +62,7 @@ def frames_of(socket: Any) -> Iterator[dict[str, Any]]:
         yield json.loads(socket.recv(timeout=BOUND))
 
 
-def test_a_slow_reader_gets_all_that_was_sent_and_then_the_seq_to_resume_after(
+def test_a_slow_reader_gets_all_frames_and_then_the_seq_to_resume_after(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Noticed()

@@ -131,7 +131,7 @@ async def compare(store: TaskStore, log: Sequence[Recorded]) -> None:
         assert await store.load(task_id) == replay(one.event for one in events)
 
 
-def test_several_processes_make_and_write_one_new_store_at_once(tmp_path: Path) -> None:
+def test_several_processes_create_and_write_one_store_at_once(tmp_path: Path) -> None:
     path = tmp_path / "new" / "store.db"
     with writing(path, ["a", "b", "c", "d"], tasks=60) as processes:
         for process in processes:
@@ -142,7 +142,7 @@ def test_several_processes_make_and_write_one_new_store_at_once(tmp_path: Path) 
     assert look(path) == set[tuple[str, int, int]]().union(*said)
 
 
-def test_each_process_hears_of_its_events_in_the_order_of_their_seqs(tmp_path: Path) -> None:
+def test_each_process_gets_its_acknowledgements_in_the_order_of_seqs(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a", "b"], tasks=60) as processes:
         for process in processes:
@@ -164,7 +164,7 @@ def test_a_killed_writer_leaves_a_log_with_everything_it_acknowledged(tmp_path: 
     assert process.acknowledged <= look(path)
 
 
-def test_others_go_on_when_a_writer_is_killed(tmp_path: Path) -> None:
+def test_other_writers_continue_when_one_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (doomed,), writing(path, ["b"], tasks=200) as (other,):
         doomed.hear(50)
@@ -193,7 +193,7 @@ def test_a_copy_of_the_files_at_any_instant_has_everything_acknowledged(tmp_path
         assert process.acknowledged <= look(copy)
 
 
-def test_a_writer_that_is_killed_while_it_stands_still_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_while_stopped_does_not_block_others(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (stopped,):
         stopped.hear(100)
@@ -206,7 +206,7 @@ def test_a_writer_that_is_killed_while_it_stands_still_holds_nobody_up(tmp_path:
     assert stopped.acknowledged | other.acknowledged <= look(path)
 
 
-def test_a_suspended_writer_writes_nothing_after_its_successor_has_taken_the_inbox_over(tmp_path: Path) -> None:
+def test_a_suspended_writer_writes_nothing_after_its_successor_has_acquired_the_inbox(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (suspended,):
         suspended.hear(100)

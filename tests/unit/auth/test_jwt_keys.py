@@ -62,7 +62,7 @@ def test_a_set_is_fetched_once_and_then_known_at_once(clock: FakeClock, source: 
     asyncio.run(run())
 
 
-def test_a_new_key_is_fetched_when_a_token_names_it_but_not_all_the_time(clock: FakeClock, source: Source) -> None:
+def test_a_new_key_is_fetched_when_a_token_names_it_but_not_too_often(clock: FakeClock, source: Source) -> None:
     async def run() -> None:
         keys = FetchedKeySet(source.fetch, clock)
         await found(keys, "first")
@@ -78,7 +78,7 @@ def test_a_new_key_is_fetched_when_a_token_names_it_but_not_all_the_time(clock: 
     asyncio.run(run())
 
 
-def test_those_who_wait_share_one_fetch_and_may_leave(clock: FakeClock, source: Source) -> None:
+def test_waiting_requests_share_one_fetch_and_can_be_cancelled(clock: FakeClock, source: Source) -> None:
     source.released.clear()
 
     async def run() -> None:
@@ -98,7 +98,7 @@ def test_those_who_wait_share_one_fetch_and_may_leave(clock: FakeClock, source: 
     asyncio.run(run())
 
 
-def test_an_old_set_is_fetched_again_without_delaying_anybody(clock: FakeClock, source: Source) -> None:
+def test_an_old_set_is_fetched_again_without_delaying_requests(clock: FakeClock, source: Source) -> None:
     async def run() -> None:
         keys = FetchedKeySet(source.fetch, clock)
         await found(keys, "first")
@@ -113,7 +113,7 @@ def test_an_old_set_is_fetched_again_without_delaying_anybody(clock: FakeClock, 
     asyncio.run(run())
 
 
-def test_while_the_issuer_is_away_its_keys_count_for_some_time(
+def test_while_the_issuer_is_unreachable_its_keys_count_for_some_time(
     clock: FakeClock, source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
@@ -134,7 +134,7 @@ def test_while_the_issuer_is_away_its_keys_count_for_some_time(
     assert {record.message for record in caplog.records} == {"key_set_not_fetched"}
 
 
-def test_a_set_that_is_no_set_is_as_good_as_none(clock: FakeClock) -> None:
+def test_an_invalid_set_counts_as_none(clock: FakeClock) -> None:
     async def run() -> None:
         async def fetch() -> bytes:
             return b"<html>"
@@ -164,7 +164,7 @@ def test_only_keys_for_signatures_are_taken_from_a_set() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": {}}', b"5"])
-def test_what_has_no_list_of_keys_is_no_set(content: bytes) -> None:
+def test_a_document_without_a_list_of_keys_is_no_set(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"keys|JSON|Expecting"):
         read_key_set(content)
 
@@ -182,7 +182,7 @@ def test_a_token_that_names_no_key_means_the_only_one(tmp_path: Path) -> None:
     assert keys.find("second") is not None
 
 
-def test_a_file_that_breaks_leaves_what_was_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_breaks_leaves_the_last_keys_valid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
     keys = KeySetFile(path)
@@ -219,7 +219,7 @@ def test_a_gateway_does_not_start_with_a_file_that_is_no_set(tmp_path: Path, con
     assert "JSON Web Key Set" in refused.value.hint
 
 
-def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> None:
+def test_a_set_that_is_emptied_later_admits_no_token(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
     keys = KeySetFile(path)
@@ -236,7 +236,7 @@ def fetched(url: str) -> bytes:
     return asyncio.run(run())
 
 
-def test_a_set_comes_from_its_own_address_or_not_at_all() -> None:
+def test_a_set_that_is_moved_missing_or_too_large_is_not_fetched() -> None:
     with stranger_at_home() as stranger:
         stranger.serves("/keys", {"keys": []})
         stranger.routes["/moved"] = lambda _: Said(None, 302, {"Location": f"{stranger.url}/keys"})
@@ -250,7 +250,7 @@ def test_a_set_comes_from_its_own_address_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"SSH-2.0\r\n"])
-def test_an_issuer_that_does_not_answer_is_as_good_as_away(
+def test_an_issuer_that_does_not_answer_counts_as_unreachable(
     clock: FakeClock, caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
     async def run(url: str) -> None:

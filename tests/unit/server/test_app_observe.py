@@ -69,7 +69,7 @@ def post(path: str, body: bytes = b"{}") -> Exchange:
         (post("/rpc", b"no json"), None, "jsonrpc", "malformed_json"),
     ],
 )
-async def test_a_request_is_told_with_its_dialect_and_its_end(
+async def test_a_request_is_observed_with_its_dialect_and_its_result(
     request_: Exchange, result: object, dialect: str, error: str
 ) -> None:
     one = await seen(request_, result)
@@ -79,11 +79,11 @@ async def test_a_request_is_told_with_its_dialect_and_its_end(
     assert "secret" not in str(one)
 
 
-async def test_a_stream_is_told_as_one() -> None:
+async def test_a_stream_is_observed_as_one() -> None:
     assert (await seen(Exchange("GET", "/stream"), None)).is_stream
 
 
-async def test_a_caller_who_left_is_told_as_such() -> None:
+async def test_a_disconnect_is_observed_as_such() -> None:
     assert (await seen(post("/call"), None, then_leave=True)).error == app.CALLER_LEFT
 
 
@@ -112,7 +112,7 @@ def pending() -> Pending[None]:
     ("result", "error"),
     [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (pending, app.CALLER_LEFT), (Pending(None), "")],
 )
-async def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
+async def test_requests_outside_of_http_are_observed_by_their_class_name(result: object, error: str) -> None:
     (one,) = await asked_of(result)
 
     assert (one.dialect, one.path, one.error) == ("grpc", "GetTask", error)

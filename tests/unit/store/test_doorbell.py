@@ -73,7 +73,7 @@ def make_anew(bell: Path) -> None:
 
 
 @on_linux
-async def test_a_lock_file_that_is_made_anew_is_heard(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recreated_lock_file_is_heard(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell, "QUIET_SECONDS", ENDLESS)
 
     async with asyncio.timeout(20):
@@ -86,7 +86,7 @@ async def test_a_lock_file_that_is_made_anew_is_heard(bell: Path, monkeypatch: p
         listener.close()
 
 
-async def test_without_a_bell_it_is_time_to_look_often(tmp_path: Path) -> None:
+async def test_without_rings_a_listener_polls(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         listener = Listener(tmp_path / "missing")
         assert not listener.hears
@@ -122,7 +122,7 @@ async def test_an_append_of_another_connection_wakes_the_listener(
         await writer.close()
 
 
-async def test_a_store_of_an_earlier_version_gets_a_bell(tmp_path: Path) -> None:
+async def test_a_store_of_an_earlier_version_gets_a_doorbell(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     lock_path(path).touch(mode=0o600)
 

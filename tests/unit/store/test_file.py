@@ -355,6 +355,6 @@ def test_a_local_file_system_is_accepted(folder: str) -> None:
     refuse_network(Path(folder), MOUNTS)
 
 
-def test_where_mounts_are_not_known_nothing_is_refused() -> None:
+def test_without_a_list_of_mounts_no_folder_is_refused() -> None:
     refuse_network(Path("/mnt/share"), "")
     refuse_network(Path("/mnt/share"), "nonsense\n1 2 3\n")

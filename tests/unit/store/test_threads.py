@@ -78,7 +78,7 @@ async def test_a_long_list_does_not_delay_look_ups(
         await store.close()
 
 
-async def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scan_of_all_tasks_does_not_delay_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(BOUND):
         store = await LeasedStore.open(tmp_path / "store.db")
         gate = Gate()
@@ -100,7 +100,7 @@ async def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("gather", [1, 4, 1000])
-async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int) -> None:
+async def test_results_come_in_the_order_of_the_reads(tmp_path: Path, gather: int) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather) as one:
             answered: list[int] = []
@@ -134,7 +134,7 @@ async def test_an_error_reaches_only_the_caller_of_the_failed_read(tmp_path: Pat
             assert await sound == 1
 
 
-async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
+async def test_a_cancelled_read_is_not_run(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather=5) as one:
             gate = Gate()
@@ -167,7 +167,7 @@ async def test_closing_waits_for_the_current_read_and_cancels_the_others(tmp_pat
             await one.run(lambda: "late")
 
 
-async def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
+async def test_an_unused_reader_closes_at_once(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db"):
             pass

@@ -114,7 +114,7 @@ async def test_a_read_that_arrives_while_the_thread_becomes_idle_is_done(tmp_pat
         await reader.close()
 
 
-async def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_path: Path) -> None:
+async def test_a_result_that_arrives_during_a_delivery_is_delivered_too(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, _, answers = a_reader(tmp_path / "any.db")
         late: list[asyncio.Future[Any]] = []
@@ -156,7 +156,7 @@ async def test_the_result_of_a_read_is_delivered_although_the_thread_is_closing(
         assert waiting.cancelled()
 
 
-async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_disorder(tmp_path: Path) -> None:
+async def test_a_read_that_is_cancelled_as_it_is_taken_does_not_break_the_thread(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, given_up = Meeting(), Meeting()
@@ -176,7 +176,7 @@ async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_threa
         taking.wait_for_the_end()
 
 
-async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) -> None:
+async def test_a_read_that_is_taken_as_it_is_cancelled_is_done(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, goes_on, is_taken = Meeting(), Meeting(), Meeting()

@@ -188,7 +188,7 @@ async def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) ->
         await store.close()
 
 
-async def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) -> None:
+async def test_a_text_that_cannot_be_stored_cannot_be_queried(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         with pytest.raises(InvalidRequest):
@@ -240,7 +240,7 @@ async def test_closing_writes_the_queue_first(tmp_path: Path) -> None:
         await again.close()
 
 
-async def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_cancelling_one_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         given_up = store.append(replay([opened()]), [opened()])
@@ -252,7 +252,7 @@ async def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) ->
         await store.close()
 
 
-async def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path) -> None:
+async def test_a_failing_check_of_a_holder_fails_only_that_acquisition(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
 
