@@ -1,4 +1,4 @@
-"""Agents elsewhere are found by their cards, and what is no card says so, over real sockets."""
+"""External agents are found by their cards over real sockets; other documents are refused."""
 
 from __future__ import annotations
 

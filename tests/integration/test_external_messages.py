@@ -1,4 +1,4 @@
-"""Agents elsewhere are spoken to, each in its own protocol, over real sockets."""
+"""Messages to external agents over real sockets, in each protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver of an agent elsewhere over real sockets: connections break, servers hang up, and nothing is sent twice."""
+"""RemoteDriver over real sockets: connections break, servers disconnect, and nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger
     def reply(heard: Heard) -> Said:
         match heard.body["method"]:
             case "SendStreamingMessage":
-                # Then it hangs up.
+                # Then it closes the connection.
                 return Said(events=[rpc(heard, {"task": task("TASK_STATE_WORKING", "hel")})])
             case "GetTask":
                 return next(looks) or Said(rpc(heard, task("TASK_STATE_WORKING", "hel")))

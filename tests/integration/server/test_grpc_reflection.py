@@ -1,4 +1,4 @@
-"""Clients that ask a gRPC server what it offers are told, if they may call it."""
+"""gRPC reflection describes the services to admitted callers."""
 
 from __future__ import annotations
 

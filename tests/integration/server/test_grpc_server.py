@@ -1,4 +1,4 @@
-"""gRPC over real sockets: who is let in, what is refused and how, and how calls and streams end."""
+"""gRPC over real sockets: admission, errors, and the ends of calls and streams."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ TASK: Task = replay([opened()])
 
 
 class OneTask:
-    """A service with one task that never ends; what it was asked is kept."""
+    """A service with one task that never ends; it records the requests."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[Request[object], Caller]] = []
         self.left = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
-        """Released once for each that waits."""
+        """Released once for each call that waits."""
         self._error = error
 
     async def handle(self, request: Request[object], caller: Caller) -> Any:
@@ -81,7 +81,7 @@ class OneTask:
             await asyncio.get_running_loop().create_future()
         finally:
             self.left.set()
-        raise AssertionError("nobody ends this wait")
+        raise AssertionError("this wait never ends")
 
 
 def everybody(_headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitable[Caller]:
@@ -116,13 +116,13 @@ def a_message(tenant: str = "ada") -> a2a.SendMessageRequest:
 
 
 def stub_of(channel: Any) -> Any:
-    """The SDK's own stub, which has no types."""
+    """Returns the SDK's own stub, which has no types."""
     new_stub: Any = a2a_pb2_grpc.A2AServiceStub
     return new_stub(channel)
 
 
 def reason(error: Any) -> str:
-    """The reason in the ErrorInfo of the trailer."""
+    """Returns the reason in the ErrorInfo of the trailer."""
     status, info = status_pb2.Status(), error_details_pb2.ErrorInfo()
     status.ParseFromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     assert status.details[0].Unpack(info)
@@ -130,7 +130,7 @@ def reason(error: Any) -> str:
 
 
 async def refusal(address: str, path: str, given: bytes, metadata: Any = ()) -> Any:
-    """What comes of bytes that are sent as they are."""
+    """Sends raw bytes, and returns the error."""
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await channel.unary_unary(f"{SERVICE}/{path}")(given, metadata=metadata)
@@ -188,7 +188,7 @@ async def test_an_error_has_its_status_and_reason(
 
 
 async def test_a_refused_caller_gets_a_challenge() -> None:
-    def nobody(headers: GrpcHeaders, path: str, peer: str) -> Caller:
+    def admit_no_caller(headers: GrpcHeaders, path: str, peer: str) -> Caller:
         assert (b"authorization", b"Bearer wrong") in headers
         assert path == f"{SERVICE}/GetTask"
         assert peer.startswith("ipv4:127.0.0.1:")
@@ -196,7 +196,7 @@ async def test_a_refused_caller_gets_a_challenge() -> None:
 
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
-        async with serving(service, admit=nobody) as (_, address):
+        async with serving(service, admit=admit_no_caller) as (_, address):
             error = await refusal(address, "GetTask", b"", (("authorization", "Bearer wrong"),))
             assert error.code() == grpc.StatusCode.UNAUTHENTICATED
             assert dict(error.trailing_metadata())["www-authenticate"] == "Bearer"
@@ -292,7 +292,7 @@ async def test_a_port_that_is_taken_is_refused() -> None:
 
 
 class Leaving:
-    """The context of a call that names an extension, and whose caller leaves when it is about to be told of it."""
+    """The context of a call that names an extension, and whose caller disconnects before the headers are sent."""
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return (("a2a-extensions", PLAN.uri),)

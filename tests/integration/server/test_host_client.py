@@ -1,4 +1,4 @@
-"""Asking hosts over Unix sockets: connections are used again, and a host that is gone or odd is an error at once."""
+"""Requests to hosts over Unix sockets: connections are reused, and a missing or broken host is an error at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
 class Hosts:
-    """One listening socket; counts the connections, and remembers what was asked."""
+    """One listening socket; counts the connections, and records the requests."""
 
     def __init__(self, path: Path, talk: Talk | None = None) -> None:
         self.path = str(path)

@@ -1,4 +1,4 @@
-"""HTTP on real sockets: what a client of any kind may do to it."""
+"""HTTP on real sockets, with well-behaved and hostile clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GET = b"GET /document HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @dataclass
 class Served:
-    """A server in a thread of its own."""
+    """A server in its own thread."""
 
     port: int
     doing: Doing
@@ -80,7 +80,7 @@ def served() -> Generator[Served]:
 
 
 def said(served: Served, *pieces: bytes) -> bytes:
-    """All that is answered until the other side hangs up."""
+    """Sends bytes, and returns all that the server answers until it closes the connection."""
     with closing(served.connect()) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -191,11 +191,11 @@ def test_a_reader_that_reads_nothing_does_not_grow_the_buffer(served: Served) ->
         last = -1
         while last != served.doing.told:
             last = served.doing.told
-            # Long enough for thousands of events, were nothing in their way.
+            # Long enough for thousands of events if the reader read them.
             time.sleep(0.1)
         assert last < 2000, "only what the kernel holds for both sides, and a little of ours"
         assert served.doing.followers == 1
-        # Whoever reads again gets more.
+        # A client that resumes reading gets more.
         until(lambda: bool(connection.recv(1 << 20)) and served.doing.told > last, "more of the stream")
 
     until(lambda: served.doing.followers == 0, "the end of the stream")

@@ -1,4 +1,4 @@
-"""Ports are taken atomically; sockets are private, and replace only those of the dead."""
+"""Ports are bound atomically; sockets are private, and replace only those of dead hosts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def port_of(bound: socket.socket) -> int:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that another program listens on."""
+    """Yields a port that another program listens on."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         yield port_of(other)
 
@@ -141,7 +141,7 @@ def usual(short: Path, runtime: Path | None = None) -> tuple[Path, ...]:
 
 
 def folder_of(folders: tuple[Path, ...]) -> Path:
-    """The folder in which a socket is made."""
+    """Returns the folder in which a socket is created."""
     made = listen_in_first(folders, NAME, uid=UID)
     made.close()
     return made.path.parent

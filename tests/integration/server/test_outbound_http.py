@@ -1,4 +1,4 @@
-"""Requests to servers that are not ours, over real sockets: good ones, broken ones and hostile ones."""
+"""Requests over real sockets to other servers: good ones, broken ones and hostile ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
-    """Reads one request from each connection, then does what a test wants."""
+    """Reads one request from each connection, then runs the script of a test."""
 
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
@@ -37,7 +37,7 @@ class Server:
         self.bodies: list[bytes] = []
         self.asked = asyncio.Event()
         self.left = asyncio.Event()
-        """Somebody hung up."""
+        """Set when a client has disconnected."""
         self.port = 0
 
     @property
@@ -69,7 +69,7 @@ class Server:
 
 
 def says(*parts: bytes) -> Serve:
-    """Say this, and hang up."""
+    """Returns a script that sends `parts` and closes the connection."""
 
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for part in parts:
@@ -80,7 +80,7 @@ def says(*parts: bytes) -> Serve:
 
 
 def says_and_waits(*parts: bytes) -> Serve:
-    """Say this, and then nothing until the other side leaves."""
+    """Returns a script that sends `parts`, and then nothing until the client disconnects."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await says(*parts)(reader, writer)
@@ -91,7 +91,7 @@ def says_and_waits(*parts: bytes) -> Serve:
 
 
 def repeats(start: bytes, more: bytes) -> Serve:
-    """Say this, and then more and more of that, until the other side leaves."""
+    """Returns a script that sends `start`, and then `more` until the client disconnects."""
 
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(start)
@@ -310,7 +310,7 @@ def test_after_a_reset_the_request_counts_as_sent() -> None:
 def test_a_refused_connection_has_sent_nothing() -> None:
     async def story() -> HttpFailed:
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
+            taken.bind(("127.0.0.1", 0))  # bound, and not listening: no other process can listen there
             request = HttpRequest(method="GET", url=f"http://127.0.0.1:{taken.getsockname()[1]}/")
             with pytest.raises(HttpFailed) as caught:
                 await HttpClient().fetch(request, seconds=30, limit=1)
@@ -325,7 +325,7 @@ def test_connecting_has_its_own_timeout() -> None:
         with socket.socket() as full, socket.socket() as first, socket.socket() as second:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
-            # Nobody accepts, and there is room for few: later ones hang.
+            # The server accepts none, and its queue is short: later connections hang.
             for filling in (first, second):
                 filling.setblocking(False)
                 filling.connect_ex(full.getsockname())
@@ -406,7 +406,7 @@ def test_events_are_read_as_they_arrive_up_to_a_limit() -> None:
 
 
 class Names:
-    """A resolver that says what it was told, and keeps what it was asked."""
+    """A resolver that returns fixed addresses, and records the names."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = [ip_address(address) for address in addresses]
@@ -417,7 +417,7 @@ class Names:
         return self.addresses
 
 
-def guarded(names: Names, *, allow_private: bool) -> HttpClient:
+def checked_client(names: Names, *, allow_private: bool) -> HttpClient:
     return HttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS, resolve=names))
 
 
@@ -447,7 +447,7 @@ def test_an_address_of_this_machine_or_network_is_not_called(host: str) -> None:
         async with Server(says(OK)).open() as server:
             request = get(server, f"http://{host}:{server.port}/")
             with pytest.raises(InvalidField):
-                await guarded(names, allow_private=False).fetch(request, seconds=30, limit=10)
+                await checked_client(names, allow_private=False).fetch(request, seconds=30, limit=10)
             assert server.heads == []
         assert names.asked == []
 
@@ -472,7 +472,7 @@ def test_a_name_that_resolves_there_is_not_called(addresses: list[str]) -> None:
         async with Server(says(OK)).open() as server:
             request = get(server, f"http://friendly.example:{server.port}/")
             with pytest.raises(InvalidField, match=r"'friendly\.example' leads to"):
-                await guarded(names, allow_private=False).fetch(request, seconds=30, limit=10)
+                await checked_client(names, allow_private=False).fetch(request, seconds=30, limit=10)
             assert server.heads == []
         assert len(names.asked) == 1
 
@@ -481,7 +481,7 @@ def test_a_name_that_resolves_there_is_not_called(addresses: list[str]) -> None:
 
 def test_the_refusal_names_the_setting_that_would_allow_it() -> None:
     async def refused(url: str, *, allow_private: bool) -> str:
-        client = guarded(Names(), allow_private=allow_private)
+        client = checked_client(Names(), allow_private=allow_private)
         with pytest.raises(InvalidField) as caught:
             await client.fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
         return caught.value.hint
@@ -502,9 +502,9 @@ def test_the_name_is_resolved_once_and_the_checked_address_is_called(monkeypatch
         names = Names("127.0.0.1")
         async with Server(says(OK)).open() as server:
             monkeypatch.setattr(socket, "getaddrinfo", spy)
-            # Nobody else knows this name: a second look-up, by whomever, would fail.
+            # Only this resolver knows the name: a look-up by any other code would fail.
             url = f"http://friendly.invalid:{server.port}/x"
-            answer = await guarded(names, allow_private=True).fetch(get(server, url), seconds=30, limit=10)
+            answer = await checked_client(names, allow_private=True).fetch(get(server, url), seconds=30, limit=10)
             assert answer.status == 200
             assert f"Host: friendly.invalid:{server.port}".encode() in server.heads[0]
             assert names.asked == [("friendly.invalid", server.port)]
@@ -516,7 +516,7 @@ def test_the_name_is_resolved_once_and_the_checked_address_is_called(monkeypatch
 def test_every_request_is_checked_anew() -> None:
     async def story() -> None:
         names = Names("127.0.0.1")
-        client = guarded(names, allow_private=True)
+        client = checked_client(names, allow_private=True)
         async with Server(says(OK)).open() as server:
             request = get(server, f"http://friendly.invalid:{server.port}/")
             assert (await client.fetch(request, seconds=30, limit=10)).status == 200
@@ -532,7 +532,7 @@ def test_the_next_address_is_tried_when_nothing_listens_at_the_first() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
             url = f"http://friendly.invalid:{server.port}"
-            client = guarded(Names("127.0.0.2", "::1", "127.0.0.1"), allow_private=True)
+            client = checked_client(Names("127.0.0.2", "::1", "127.0.0.1"), allow_private=True)
             assert (await client.fetch(get(server, url), seconds=30, limit=10)).status == 200
 
     run(story)
@@ -542,7 +542,7 @@ def test_a_name_without_an_address_is_not_known() -> None:
     async def story() -> None:
         request = HttpRequest(method="GET", url="http://friendly.invalid/")
         with pytest.raises(HttpFailed) as caught:
-            await guarded(Names(), allow_private=True).fetch(request, seconds=30, limit=1)
+            await checked_client(Names(), allow_private=True).fetch(request, seconds=30, limit=1)
         assert caught.value.reason is Reason.NAME_UNKNOWN
 
     run(story)

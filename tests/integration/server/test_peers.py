@@ -1,4 +1,4 @@
-"""Who is connected, with real processes: an agent's children are the agent, other users are strangers."""
+"""Identifies real processes that connect: an agent's children count as the agent, other users need the token."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_connection_is_identified_once(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run as another user")
 def test_another_user_needs_the_token_over_tcp(tmp_path: Path) -> None:
     with served(tmp_path, InMemoryService, token="t0ken") as host:
         without = ask(host.port, user=NOBODY)
@@ -90,7 +90,7 @@ def test_another_user_needs_the_token_over_tcp(tmp_path: Path) -> None:
     assert (without, wrong, right) == ("401", "401", "200")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run as another user")
 def test_another_user_cannot_open_the_socket_even_in_an_accessible_folder() -> None:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)

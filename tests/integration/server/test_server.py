@@ -1,4 +1,4 @@
-"""The server on real sockets: hostile bytes, slow callers, readers that leave, and its own end."""
+"""The server on real sockets: hostile bytes, slow clients, readers that disconnect, and shutdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def client(request: pytest.FixtureRequest, host: ServedHost) -> WireClient:
 
 
 def raw(client: WireClient, *pieces: bytes) -> tuple[int, bytes]:
-    """Send bytes as they are, and return the status and body of the first answer."""
+    """Sends raw bytes, and returns the status and body of the first answer."""
     with closing(client.connect()) as connection:
         for piece in pieces:
             try:
@@ -288,7 +288,7 @@ def test_a_websocket_may_follow_a_request_on_its_connection_and_stays(host: Serv
 
     with unix_connect(uri="ws://localhost/attach", sock=connection, open_timeout=5) as channel:
         channel.recv(timeout=5)
-        # Longer than a request may take, and than a connection may rest.
+        # Longer than a request may take, and than a connection may be idle.
         with pytest.raises(TimeoutError):
             channel.recv(timeout=0.7)
         channel.send("still here")
@@ -308,7 +308,7 @@ def test_a_websocket_is_refused_with_an_http_answer(
     assert code(bytes(caught.value.response.body or b"")) == reason
     # When the next request is answered, the server is done with this one.
     WireClient(host.port).request("GET", "/status")
-    assert caplog.records == [], "a refusal is no failure of ours"
+    assert caplog.records == [], "a refusal is not logged as a failure"
 
 
 def test_a_websocket_is_refused_over_tcp(host: ServedHost) -> None:

@@ -25,7 +25,7 @@ HASTY = WebhookLimits(check=10, connect=10, whole=0.3)
 
 
 class Hook:
-    """A webhook on loopback; it keeps what it was sent."""
+    """A webhook on loopback that records its requests."""
 
     def __init__(
         self, answer: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", *, hangs: bool = False

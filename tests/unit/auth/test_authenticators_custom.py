@@ -20,7 +20,7 @@ async def ask(function: Custom, *, seconds: float = 5.0) -> Verdict:
 
 
 def saying(answer: object) -> Custom:
-    """A function that knows only one answer."""
+    """Returns a function that always returns one answer."""
 
     def authenticate(_headers: dict[str, str], _query: dict[str, str], _path: str) -> object:
         return answer
@@ -45,19 +45,19 @@ async def test_an_async_function_and_an_object_with_an_async_call_are_awaited() 
     async def authenticate(headers: dict[str, str], query: dict[str, str], path: str) -> dict[str, object] | None:
         return {"scope": "team-a", "all_tasks": True} if headers["x-badge"] == "7" else None
 
-    class Door:
+    class AsyncCall:
         async def __call__(self, headers: dict[str, str], query: dict[str, str], path: str) -> None:
             return None
 
     assert await ask(authenticate) == Caller(name="team-a", scope="team-a", sees_all=True)
-    assert await ask(Door()) is None
+    assert await ask(AsyncCall()) is None
 
 
 async def test_a_custom_authenticator_may_return_a_caller() -> None:
     caller = Caller(scope="x", name="y")
 
     assert await ask(saying(caller)) == caller
-    assert await ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "nobody becomes a person by that"
+    assert await ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "these fields need a Unix socket"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""GatewayAuth: keys, tickets, the same user, public paths, rate limits, and foreign web pages."""
+"""GatewayAuth: keys, tickets, processes of this user, public paths, rate limits, and foreign web pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.server.test_app import DIALECT
 
 
 class Password:
-    """Knows whoever says the word, after a while; counts how often it was asked."""
+    """Accepts one password, asynchronously; counts its calls."""
 
     unguessable = False
 
@@ -186,7 +186,7 @@ async def test_an_address_with_too_many_wrong_credentials_is_limited(clock: Fake
     with pytest.raises(RateLimited, match="wrong credentials"):
         await admitted(auth, a_scope(authorization="Bearer please"))
 
-    assert password.asked == 3, "what it says is not even looked at"
+    assert password.asked == 3, "the password is not even checked"
     assert (await admitted(auth, a_scope(x_api_key=shelf.add("ci")))).name == "ci", "keys cannot be guessed"
     clock.advance(20)
     assert (await admitted(auth, a_scope(authorization="Bearer please"))).name == "anne"

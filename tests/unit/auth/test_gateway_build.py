@@ -28,7 +28,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def gate_of(access: AccessSettings, home: Path, clock: FakeClock) -> GatewayAuth:
+def auth_of(access: AccessSettings, home: Path, clock: FakeClock) -> GatewayAuth:
     names = gateway_names(access, host="127.0.0.1", port=8000)
     return build_gateway_auth(access, home=home, names=names, clock=clock, tickets=new_tickets())
 
@@ -39,7 +39,7 @@ def token_settings(**source: str) -> AccessSettings:
 
 
 async def test_keys_of_the_home_folder_are_accepted(tmp_path: Path, clock: FakeClock) -> None:
-    auth = gate_of(AccessSettings(), tmp_path, clock)
+    auth = auth_of(AccessSettings(), tmp_path, clock)
     _, text = KeyFile(tmp_path, clock).create("ci", Grant())
 
     assert (await admitted(auth, a_scope(x_api_key=text))).name == "ci"
@@ -52,16 +52,16 @@ def test_a_damaged_file_of_keys_prevents_the_start(tmp_path: Path, clock: FakeCl
     (tmp_path / "keys.json").chmod(0o600)
 
     with pytest.raises(StoreCorrupt, match="is not a file of API keys"):
-        gate_of(AccessSettings(), tmp_path, clock)
+        auth_of(AccessSettings(), tmp_path, clock)
 
 
 async def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeClock) -> None:
     now = clock.now().timestamp()
     issuer = Issuer()
     (tmp_path / "issuer.json").write_text(json.dumps(issuer.key_set()), encoding="utf-8")
-    by_secret = gate_of(token_settings(secret_env="JWT_SECRET"), tmp_path, clock)
-    by_file = gate_of(token_settings(jwks_file=str(tmp_path / "issuer.json")), tmp_path, clock)
-    by_address = gate_of(token_settings(jwks_url="http://127.0.0.1:1/keys"), tmp_path, clock)
+    by_secret = auth_of(token_settings(secret_env="JWT_SECRET"), tmp_path, clock)
+    by_file = auth_of(token_settings(jwks_file=str(tmp_path / "issuer.json")), tmp_path, clock)
+    by_address = auth_of(token_settings(jwks_url="http://127.0.0.1:1/keys"), tmp_path, clock)
     shared = f"Bearer {jwt.encode(claims_at(now), SECRET, algorithm='HS256')}"
     signed = f"Bearer {issuer.token(now)}"
 
@@ -78,7 +78,7 @@ def welcome(headers: dict[str, str], _query: dict[str, str], _path: str) -> dict
 
 async def test_a_custom_authenticator_is_imported(tmp_path: Path, clock: FakeClock) -> None:
     path = f"{welcome.__module__}:welcome"
-    auth = gate_of(AccessSettings(custom=path), tmp_path, clock)
+    auth = auth_of(AccessSettings(custom=path), tmp_path, clock)
 
     assert (await admitted(auth, a_scope(x_badge="7"))).name == "guest"
     assert auth.methods.custom == "Credentials of this gateway's own kind"
@@ -95,11 +95,11 @@ def test_an_unusable_authenticator_prevents_the_start(path: str) -> None:
 
 def test_a_gateway_without_authenticators_does_not_start(tmp_path: Path, clock: FakeClock) -> None:
     with pytest.raises(InvalidSettings, match="no caller could authenticate"):
-        gate_of(AccessSettings(api_keys=False), tmp_path, clock)
+        auth_of(AccessSettings(api_keys=False), tmp_path, clock)
 
 
 async def test_without_authentication_this_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
-    auth = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
+    auth = auth_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
 
     for _ in range(3):
         assert await admitted(auth, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)

@@ -47,4 +47,4 @@ def test_the_buckets_that_were_used_last_are_kept() -> None:
     limit.take("c", 0)
 
     assert limit.wait("a", 0) > 0
-    assert limit.wait("b", 0) == 0, "b was forgotten, and a forgotten bucket is full"
+    assert limit.wait("b", 0) == 0, "b was dropped, and a dropped bucket counts as full"

@@ -22,7 +22,7 @@ ACTIONS = {"synapse:read": frozenset({"read"}), "synapse:send": frozenset({"send
 
 
 class FixedKeys:
-    """The keys of a set, never fetched again."""
+    """A fixed set of keys."""
 
     def __init__(self, keys: Mapping[str, SigningKey]) -> None:
         self._keys = keys

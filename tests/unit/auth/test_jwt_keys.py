@@ -18,7 +18,7 @@ from tests.fakes.strangers import Said, rude_server, stranger_at_home
 
 
 class Source:
-    """Gives the key set of an issuer, counts how often, and can be out of order or hold its answer back."""
+    """Returns the key set of an issuer and counts the calls; it can fail, or delay its answer."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -32,7 +32,7 @@ class Source:
         async with asyncio.timeout(10):
             await self.released.wait()
         if self.broken:
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("nothing listens")
         return json.dumps(self.issuer.key_set()).encode()
 
 
@@ -68,7 +68,7 @@ def test_a_new_key_is_fetched_when_a_token_names_it_but_not_too_often(clock: Fak
         await found(keys, "first")
         source.issuer.add("second")
 
-        assert await found(keys, "second") is None, "it was asked a moment ago"
+        assert await found(keys, "second") is None, "the set was fetched a moment ago"
         clock.advance(10)
         assert await found(keys, "second") is not None
         for _ in range(20):
@@ -108,7 +108,7 @@ def test_an_old_set_is_fetched_again_without_delaying_requests(clock: FakeClock,
         clock.advance(600)
         assert isinstance(keys.find("first"), SigningKey)
         assert await found(keys, "second") is not None
-        assert keys.find("first") is None, "a key that was withdrawn counts no more"
+        assert keys.find("first") is None, "a withdrawn key is not valid"
 
     asyncio.run(run())
 
@@ -246,7 +246,7 @@ def test_a_set_that_is_moved_missing_or_too_large_is_not_fetched() -> None:
         for path in ("moved", "missing", "huge"):
             with pytest.raises(ExternalAgentFailed):
                 fetched(f"{stranger.url}/{path}")
-        assert [heard.path for heard in stranger.heard].count("/keys") == 1, "nobody was sent on"
+        assert [heard.path for heard in stranger.heard].count("/keys") == 1, "the redirect was not followed"
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"SSH-2.0\r\n"])

@@ -220,7 +220,7 @@ def test_a_terminal_of_another_users_program_is_a_login(proc: Path) -> None:
     assert "younger" in terminal_doubt(lineage, agents, "/nowhere")
 
 
-def test_whoever_was_put_into_a_container_from_outside_is_at_no_agents_terminal(proc: Path) -> None:
+def test_a_process_that_entered_a_container_from_outside_is_at_no_agents_terminal(proc: Path) -> None:
     process(proc, 90, 0, terminal=PTS)
 
     assert terminal_doubt(read_lineage(90, str(proc)), Registry().entries()) == ""
@@ -279,7 +279,7 @@ def test_the_token_admits_anyone(peer: Peer | None) -> None:
 @pytest.mark.parametrize(
     "given", [b"Bearer wrong", b"Bearer ", b"Bearer", b"t0ken", b"Basic t0ken", b"Bearer t\xffken"]
 )
-def test_a_wrong_token_admits_nobody(given: bytes) -> None:
+def test_a_wrong_token_is_refused(given: bytes) -> None:
     with pytest.raises(Unauthenticated):
         auth(token="t0ken").admit(scope(over_tcp(1001), HOST, (b"authorization", given)))
 
@@ -357,7 +357,7 @@ async def test_a_process_is_judged_once_the_agents_are_read_and_other_callers_do
 
 
 def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let older kernels' calls fail as they fail there."""
+    """Makes system calls fail as older kernels let them fail."""
 
     def unknown(_pid: int) -> int:
         raise OSError(errno.ENOSYS, "Function not implemented")

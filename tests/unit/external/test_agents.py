@@ -1,4 +1,4 @@
-"""External agents are added under an alias, and sent to by it."""
+"""External agents are added, called and removed by their alias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A card says how its agent is spoken to."""
+"""The protocol and the URL of an agent are chosen from its card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an external agent says in a stream, and what it means when the stream breaks off."""
+"""The updates of a remote stream, and streams that break off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BROKEN = [
 
 
 class Stream:
-    """Requests that bring these events."""
+    """Requests whose streams have these events."""
 
     def __init__(self, *events: ServerEvent) -> None:
         self._events = events

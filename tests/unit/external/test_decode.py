@@ -1,4 +1,4 @@
-"""Whatever protocol an external agent speaks, the report says the same."""
+"""Answers of all protocols become one RemoteTaskState."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts and artifacts of external agents become ours, whatever protocol they come in."""
+"""Decodes the parts and artifacts of all protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent elsewhere takes turns like any other: sent once, followed to the end, also after a break."""
+"""RemoteDriver sends a message once and follows its remote task to the end, also after a broken connection."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ TIMEOUTS = Timeouts(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0
 BOUND = 10.0
 
 Script = Sequence[RemoteUpdate | Exception]
-"""What is said, one after the other; an error ends it."""
+"""The updates of one stream; an error ends it."""
 
 
 @dataclass
 class FakeRemote:
-    """An agent elsewhere that says what it is told to; `told` are the messages that it was sent."""
+    """A remote agent with scripted updates; `told` are the messages that it was sent."""
 
     tells: list[Script] = field(default_factory=list[Script])
     follows: list[Script] = field(default_factory=list[Script])
@@ -57,7 +57,7 @@ class FakeRemote:
     told: list[tuple[Message, RemoteTaskRef]] = field(default_factory=list[Any])
     canceled: list[str] = field(default_factory=list[str])
     silent: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it has said everything and the stream stays open."""
+    """Set when all updates are sent and the stream stays open."""
     stays: bool = False
 
     async def send_and_follow(
@@ -261,17 +261,17 @@ async def test_the_task_of_an_agent_that_refuses_streams_is_polled(refs: FileTas
 
 
 async def test_the_task_of_an_agent_that_stays_unreachable_fails(refs: FileTaskRefs) -> None:
-    remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nobody listens")])
+    remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nothing listens")])
 
     outcome = (await events_of(driver_of(remote, refs), a_turn()))[-1]
 
-    assert outcome == Failed("external_agent_unreachable", "other: nobody listens")
+    assert outcome == Failed("external_agent_unreachable", "other: nothing listens")
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ExternalAgentUnreachable("nobody listens"), "external_agent_unreachable"),
+        (ExternalAgentUnreachable("nothing listens"), "external_agent_unreachable"),
         (ExternalAgentFailed("it refused"), "external_agent_failed"),
         (TimeoutError(), "external_agent_unreachable"),
         (Unanswered("it hung up"), "delivery_uncertain"),

@@ -1,4 +1,4 @@
-"""One message, in the words of each protocol."""
+"""Encodes requests in each protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""External agents are remembered in private files, and a broken one says how to get rid of it."""
+"""External agents are stored in private files; the error of a broken file says how to remove it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What external agents are shown lies in private files, and no error tells what is in them."""
+"""Credentials are stored in private files, and no error shows their content."""
 
 from __future__ import annotations
 

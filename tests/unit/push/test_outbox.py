@@ -197,7 +197,7 @@ async def test_a_changed_address_counts_from_the_next_attempt() -> None:
 
 
 class TroubledStore(MemoryStore):
-    """Fails to read the log as often as it is told."""
+    """A store that fails to read the log a number of times."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> SlowFiles:
 
 
 def age(files: FileRegistry) -> None:
-    """Move the folder's modification time so far back that no other change can have the same time."""
+    """Moves the folder's modification time so far back that no other change can have that time."""
     os.utime(files.folder, ns=(1, 1))
 
 
@@ -172,4 +172,4 @@ async def test_a_withdrawal_is_not_overtaken_by_an_earlier_publication(files: Sl
 
 
 async def _nothing() -> None:
-    """Wait for one iteration of the event loop."""
+    """Waits for one iteration of the event loop."""

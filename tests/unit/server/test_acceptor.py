@@ -1,4 +1,4 @@
-"""Who finds room at a TCP port, and what happens when the open files run out."""
+"""Which connections a TCP port accepts, and what it does without open files."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def read_from(port: int) -> bytes:
 
 
 class Warned(logging.Handler):
-    """Counts warnings, and tells of the first one."""
+    """Counts warnings, and signals the first one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def test_an_unfinished_tls_handshake_holds_its_slot_until_the_caller_disconnects
     trusting = ssl.create_default_context(cafile=str(certificate))
 
     def greeted(port: int) -> bytes:
-        """What somebody who speaks TLS hears; nothing while there is no room."""
+        """Returns the greeting of the server over TLS, or nothing while it is full."""
         try:
             with (
                 socket.create_connection(("127.0.0.1", port), timeout=10) as plain,

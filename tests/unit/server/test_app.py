@@ -69,7 +69,7 @@ async def test_a_post_without_parameters_needs_no_body() -> None:
 
 
 async def test_the_card_is_answered_without_the_service() -> None:
-    service = FixedService(AssertionError("nobody asks the service for the card"))
+    service = FixedService(AssertionError("the card needs no service"))
     exchange = Exchange("GET", "/.well-known/agent.json")
 
     await exchange.run(app(service))

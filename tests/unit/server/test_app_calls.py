@@ -31,7 +31,7 @@ def called(error: SynapseError) -> WireAnswer:
 
 
 def event_of(update: Update) -> WireEvent | None:
-    """Changes of state are not told in this dialect."""
+    """Encodes an update; changes of state have no event in this dialect."""
     return WireEvent(str(update.seq), "", b"{}") if update.event is None else None
 
 
@@ -82,7 +82,7 @@ async def test_a_route_may_answer_without_the_service() -> None:
     exchange = await Exchange("POST", "/").run(app(service, lambda _: WireAnswer(304, b"", ((b"etag", b"x"),))))
 
     assert (exchange.status, exchange.body, service.asked) == (304, b"", [])
-    assert exchange.headers == {b"etag": b"x"}, "a body that is not there has no length and no type"
+    assert exchange.headers == {b"etag": b"x"}, "an answer without a body has no length and no type"
 
 
 async def test_the_call_encodes_errors_and_else_the_dialect() -> None:
@@ -112,7 +112,7 @@ async def test_the_dialect_encodes_the_error_of_an_invalid_request() -> None:
 
 
 class Later:
-    """A service whose result is still to come."""
+    """A service whose result is pending."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

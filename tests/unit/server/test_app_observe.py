@@ -39,7 +39,7 @@ DIALECTS = [Dialect(name="words", routes=ROUTES, encode_error=told), rpc_dialect
 
 
 async def seen(request: Exchange, result: object, *, then_leave: bool = False) -> app.Exchange:
-    """What is told of one request, which is answered with `result`."""
+    """Returns the observed exchanges of one request whose result is `result`."""
     observed: list[app.Exchange] = []
     service = FixedService(result)
     service.feed.put_nowait(None)
@@ -88,7 +88,7 @@ async def test_a_disconnect_is_observed_as_such() -> None:
 
 
 async def asked_of(result: Any) -> list[app.Exchange]:
-    """What is told of a request that comes by another way than HTTP."""
+    """Returns the observed exchanges of one gRPC request."""
     observed: list[app.Exchange] = []
     service = FixedService(result() if callable(result) else result)
     coming = ObservedService(service, "grpc", observed.append).handle(ForAgent("ada", GetTask("t")), ME)
@@ -97,7 +97,7 @@ async def asked_of(result: Any) -> list[app.Exchange]:
     except TaskNotFound:
         return observed
     if isinstance(done, Pending) and not done.is_settled:
-        assert observed == [], "an answer that is waited for has not been given yet"
+        assert observed == [], "a pending answer is not observed yet"
         waiting = asyncio.ensure_future(cast("Pending[None]", done).settled())
         waiting.cancel()
         await asyncio.wait({waiting})

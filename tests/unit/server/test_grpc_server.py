@@ -1,4 +1,4 @@
-"""Every error has a status of gRPC, the one of A2A's table, with ErrorInfo in the trailer."""
+"""Every error has the gRPC status of A2A's table, and ErrorInfo in the trailer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 
 def rich(told: GrpcStatus) -> Any:
-    """The google.rpc.Status in the trailer, as clients read it."""
+    """Returns the google.rpc.Status in the trailer, as clients read it."""
     status: Any = status_pb2.Status()
     status.ParseFromString(dict(told.trailers)[DETAILS])
     return status

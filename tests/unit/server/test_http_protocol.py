@@ -1,4 +1,4 @@
-"""One connection: requests in order, answers whole, and nothing that grows."""
+"""One connection: answers requests in order and completely, and buffers little."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_nothing_is_read_while_requests_wait() -> None:
         wire.give(LATER_WANTED + LATER_WANTED + LATER_WANTED)
         for answered in range(3):
             await wire.settle()
-            # The last one is being answered and nothing waits, so the next may come.
+            # The last one is being answered and none waits, so reading goes on.
             assert wire.transport.reads is (answered == 2)
             assert doing.later is not None
             doing.later.set_result(b"{}")
@@ -170,7 +170,7 @@ async def test_a_body_that_the_application_does_not_read_pauses_reading() -> Non
 
     assert statuses(wire) == [200]
     assert sum(map(len, got)) == 300_000
-    assert max(map(len, got)) <= HIGH_WATER_LIMIT + PARSED_AT_ONCE, "what came behind that waited outside"
+    assert max(map(len, got)) <= HIGH_WATER_LIMIT + PARSED_AT_ONCE, "later bytes wait outside of the parser"
 
 
 async def test_garbage_after_a_request_is_refused_once_the_request_is_answered() -> None:
@@ -320,7 +320,7 @@ async def test_a_request_whose_body_was_taken_notices_a_disconnect(size: int) ->
 
 
 async def test_few_pipelined_requests_wait_and_little_is_buffered() -> None:
-    """Each answer of uvicorn's resumes the reading, so that each would bring another ten thousand requests."""
+    """uvicorn resumes reading with each answer, so each answer could bring another ten thousand requests."""
     asked = POST + b"Content-Length: 2\r\n\r\n{}"
 
     async with on_wire(web_app()) as wire:

@@ -1,4 +1,4 @@
-"""How a connection ends: callers who leave, applications that fail, time that is over, a server that stops."""
+"""How a connection ends: by the client, by a failed application, by a time limit, or by the server."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_a_request_must_arrive_in_time_except_while_reading_is_paused() ->
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
-        # The last one is not whole, and cannot become so: two wait, so nothing is read.
+        # The last one stays incomplete: two requests wait, so nothing is read.
         wire.give(LATER_WANTED + DOCUMENT_WANTED + b"GET /doc")
         wire.give(b"ument HTTP/1.1\r\n\r\nGET /too-late")
         await wire.settle()
@@ -215,7 +215,7 @@ async def test_an_incomplete_request_is_refused_after_the_time_limit(drip: bytes
                 wire.give(drip)
             await wire.settle()
             wire.tick(second)
-            # A second later the connection may be gone.
+            # A second later the connection may be closed.
             assert wire.is_over is (second >= 30)
             if wire.is_over:
                 break
@@ -259,7 +259,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(asked: bytes) -> None
         for second in range(3):
             wire.tick(second)
         wire.tick(2 + STALLED_SECONDS - 1)
-        assert not wire.transport.aborted, "it had read some of it then"
+        assert not wire.transport.aborted, "it had read some of its answer by then"
         wire.tick(2 + STALLED_SECONDS)
         assert wire.transport.aborted
 
@@ -297,7 +297,7 @@ def test_a_closed_connection_is_freed_without_the_garbage_collector(asked: bytes
         await wire.leave()
         await wire.until(lambda: not wire.server.tasks)
         wire.close()
-        # As the loop's own transports let go of it.
+        # As the loop's own transports drop it.
         wire.transport.connection = None
         asyncio.get_running_loop().set_exception_handler(None)
         return gone

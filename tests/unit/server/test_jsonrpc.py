@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0: what is a call, who takes it, and how every answer carries the id."""
+"""JSON-RPC 2.0: valid calls, the dialect of each, and the id in every answer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ask(body: object, version: str = "") -> AnyCall | WireAnswer:
 
 
 def fault(body: object, version: str = "") -> dict[str, Any]:
-    """The fault that a body is answered with."""
+    """Returns the error that answers a body."""
     answer = ask(body, version)
     assert isinstance(answer, WireAnswer)
     assert answer.status == 200

@@ -95,13 +95,13 @@ async def test_a_websocket_is_passed_on_unchanged() -> None:
 
 
 class Inner:
-    """An application that only remembers that it was closed."""
+    """An application that only records that it was closed."""
 
     limits = HttpLimits(max_body_bytes=5)
     closed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("nobody asks")
+        raise AssertionError("this must not be called")
 
     def close(self) -> None:
         self.closed = True

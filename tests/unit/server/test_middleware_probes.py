@@ -19,12 +19,12 @@ from tests.fakes.clock import FakeClock
 from tests.unit.server.exchange import Exchange, FixedService
 
 
-def nobody(_scope: Scope) -> Caller:
+def admit_no_caller(_scope: Scope) -> Caller:
     raise Unauthenticated("this needs credentials")
 
 
 class Store:
-    """Can be read, unless something is wrong with it."""
+    """A store that can be read, unless `wrong` is set."""
 
     def __init__(self) -> None:
         self.wrong: BaseException | None = None
@@ -40,7 +40,7 @@ class Store:
 def probed(check: Callable[[], Awaitable[object]], clock: FakeClock) -> ProbedApp:
     route = DocumentRoute(method="GET", path="/x", answer=lambda _: WireAnswer(200, b"x"))
     served = Dialect(name="x", routes=(route,), encode_error=encode_error)
-    app = HttpApp(FixedService(None), [served], admit=nobody)
+    app = HttpApp(FixedService(None), [served], admit=admit_no_caller)
     return ProbedApp(app, check, clock.monotonic)
 
 

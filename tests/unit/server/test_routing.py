@@ -1,4 +1,4 @@
-"""A path finds its route, and only its own."""
+"""RouteTable finds the route of a path."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ OVER_TCP = Caller()
 
 
 class Call:
-    """One attempt to open a WebSocket; `frames` come in after the handshake, then the other side leaves."""
+    """One attempt to open a WebSocket; `frames` arrive after the handshake, then the peer disconnects."""
 
     def __init__(self, path: str = "/attach", *frames: bytes | str, query: bytes = b"") -> None:
         self.scope: Scope = {"type": "websocket", "path": path, "query_string": query, "headers": []}
@@ -60,7 +60,7 @@ async def echo(channel: WebSocketChannel, _caller: Caller) -> None:
 
 
 async def never(_channel: WebSocketChannel, _caller: Caller) -> None:
-    raise AssertionError("nobody gets here")
+    raise AssertionError("this must not be called")
 
 
 async def test_bytes_and_text_go_both_ways_until_the_peer_closes() -> None:

@@ -1,4 +1,4 @@
-"""A WebSocket that is refused, whatever comes behind its handshake."""
+"""A WebSocket that is refused, with any bytes after its handshake."""
 
 from __future__ import annotations
 

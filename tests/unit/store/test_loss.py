@@ -82,7 +82,7 @@ PUT_BACK: list[Damage] = [delete_all, delete_database, delete_folder, delete_log
 
 @asynccontextmanager
 async def a_store(path: Path) -> AsyncGenerator[LeasedStore]:
-    """Open a store that has one task in it, and whose database holds all its tables."""
+    """Opens a store that has one task in it, and whose database file holds all its tables."""
     async with asyncio.timeout(20):
         store = await LeasedStore.open(path)
         with closing(sqlite3.connect(path)) as other:

@@ -51,7 +51,7 @@ HIDDEN: Final[Sequence[TaskEvent]] = (
     moved(TaskState.FAILED, numbered(4), at=8, reason="expired"),
     hidden(numbered(4), at=9),
 )
-# Seqs 1, 2, 15 and 16 were those of tasks that have been pruned.
+# Seqs 1, 2, 15 and 16 belonged to tasks that have been pruned.
 LOG: Final = (*DONE[:2], *QUEUED, *GOING_ON[:2], *DONE[2:], *GOING_ON[2:], *HIDDEN)
 LAST_SEQ: Final = 16
 KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
@@ -59,7 +59,7 @@ KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the old store lies."""
+    """Returns the path of the old store."""
     file = tmp_path / "store.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -79,7 +79,7 @@ async def look(path: Path) -> AsyncGenerator[LeasedStore]:
 
 
 async def compare(store: LeasedStore) -> None:
-    """Check that every event, seq and task is what it was."""
+    """Checks that every event, seq and task is unchanged."""
     recorded = await store.read_after(0)
     assert [one.event for one in recorded] == list(LOG)
     assert [one.seq for one in recorded] == list(range(3, 15))
@@ -172,7 +172,7 @@ async def test_a_migration_that_is_killed_at_any_statement_is_done_by_the_next_p
     subprocess.run(migrating, check=True, timeout=60)
     places = list(folder.iterdir())
 
-    assert len(places) > dict(migrations())[4].count(";"), "each statement of the script was one"
+    assert len(places) > dict(migrations())[4].count(";"), "it was killed at every statement"
     for place in places:
         async with look(place / path.name) as store:
             await compare(store)
@@ -180,7 +180,7 @@ async def test_a_migration_that_is_killed_at_any_statement_is_done_by_the_next_p
 
 @pytest.fixture(params=range(3, 7))
 def old(request: pytest.FixtureRequest, path: Path) -> Path:
-    """A store of each schema that is migrated, in which a host holds the inbox 'codex@/proj'."""
+    """Returns a store of each older schema, in which a host holds the inbox 'codex@/proj'."""
     version: int = request.param
     with closing(sqlite3.connect(path)) as connection:
         bring_up_to(connection, version)

@@ -31,7 +31,7 @@ CONFIG = PushConfig(
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[MemoryStore | LeasedStore]:
-    """Each kind of store in turn."""
+    """Yields each implementation in turn."""
     opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()

@@ -30,7 +30,7 @@ from tests.fakes.leased_store import LeasedStore
 
 @contextmanager
 def lock_held(path: Path) -> Generator[None]:
-    """As another process would hold it."""
+    """Holds the lock as another process would."""
     descriptor = os.open(lock_path(path), os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
@@ -120,7 +120,7 @@ async def test_a_batch_is_read_back_completely_and_in_order(tmp_path: Path, task
 
 
 async def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
-    """The thread is woken when the loop has nothing to add; one that adds in each round must not put that off."""
+    """The loop wakes the thread when it submits no more; a loop that submits in each iteration must not delay that."""
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         written = [store.append(replay([opened(numbered(0))]), [opened(numbered(0))])]
