@@ -49,7 +49,11 @@ class FileRegistry:
 
     def written(self) -> "list[AgentEntry]":
         """Returns all entries by agent id, those of dead hosts included."""
-        names = sorted(name for name in self._names() if name.endswith(SUFFIX) and not name.startswith("."))
+        try:
+            found = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        names = sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
         return [entry for entry in map(self._read, names) if entry is not None]
 
     def find(self, agent_id: str) -> "AgentEntry | None":
@@ -90,12 +94,6 @@ class FileRegistry:
             self.remove(entry.agent_id)
             outcome = "removed" if self.find(entry.agent_id) is None else "could not remove"
             self.notes.append(f"{outcome} {entry.agent_id}: its host (pid {entry.pid}) is gone")
-
-    def _names(self) -> "list[str]":
-        try:
-            return os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
 
     def _read(self, name: str) -> "AgentEntry | None":
         path = self._path(name)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-import grpc  # type: ignore[import-untyped]  # untyped
-import grpc.aio  # type: ignore[import-untyped]  # untyped
+import grpc  # type: ignore[import-untyped]  # it has no types
+import grpc.aio  # type: ignore[import-untyped]  # it has no types
 import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError

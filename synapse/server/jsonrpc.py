@@ -19,7 +19,6 @@ from synapse.dialects.dialect import (
     Call,
     CallRoute,
     Dialect,
-    Params,
     RpcTable,
     StreamCall,
     WireAnswer,
@@ -108,8 +107,12 @@ class RpcDispatcher:
             return _fault_answer(self.encode_fault, spoken.id, error)
         tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
         encode_error: EncodeError = partial(tell, table.encode_fault, spoken.id)
+        ask = table.methods.get(spoken.method)
+        if ask is None:
+            hint = "known here: " + ", ".join(table.methods)
+            return encode_error(RouteNotFound(f"there is no method '{spoken.method[:80]}'", hint=hint))
         try:
-            call = _find_method(table, spoken.method)(bytes(spoken.params), wire)
+            call = ask(bytes(spoken.params), wire)
         except SynapseError as error:
             return encode_error(error)
         return _with_id(call, spoken.id, encode_error)
@@ -126,13 +129,6 @@ class RpcDispatcher:
             if method in table.methods:
                 return table
         return self._first
-
-
-def _find_method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], AnyCall]:
-    ask = table.methods.get(name)
-    if ask is None:
-        raise RouteNotFound(f"there is no method '{name[:80]}'", hint="known here: " + ", ".join(table.methods))
-    return ask
 
 
 def _read(body: bytes) -> _CallShape:
