@@ -158,7 +158,7 @@ def slow_stream(stranger: Stranger, heard: Heard) -> Said:
     return Said(events=events())
 
 
-def test_an_answer_that_takes_longer_leaves_the_task_at_work(stranger: Stranger, externals: Externals) -> None:
+def test_a_slow_answer_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: slow_stream(stranger, heard)
     add(externals, stranger.url)
@@ -168,7 +168,7 @@ def test_an_answer_that_takes_longer_leaves_the_task_at_work(stranger: Stranger,
     assert (answer.task_id, answer.state) == ("t-1", "working")
 
 
-def test_an_agent_that_says_nothing_in_time_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
+def test_a_silent_agent_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
     def silent(_heard: Heard) -> Said:
         stranger.until_released()
         return Said({})
@@ -181,7 +181,7 @@ def test_an_agent_that_says_nothing_in_time_is_a_timeout(stranger: Stranger, ext
         send(externals, seconds=0.2)
 
 
-def test_a_stream_that_breaks_off_leaves_the_task_at_work(stranger: Stranger, externals: Externals) -> None:
+def test_a_broken_stream_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: Said(events=[rpc(heard, {"task": task("working")}), "nonsense"])
     add(externals, stranger.url)
@@ -189,7 +189,7 @@ def test_a_stream_that_breaks_off_leaves_the_task_at_work(stranger: Stranger, ex
     assert send(externals).state == "working"
 
 
-def test_a_caller_that_gives_up_ends_the_errand_at_once(stranger: Stranger, externals: Externals) -> None:
+def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger, externals: Externals) -> None:
     arrived = threading.Event()
 
     def endless(heard: Heard) -> Iterator[Object]:
@@ -226,7 +226,7 @@ def test_a_caller_that_gives_up_ends_the_errand_at_once(stranger: Stranger, exte
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-def test_an_agent_that_refuses_or_makes_no_sense_is_an_error(
+def test_an_agent_that_refuses_or_sends_nonsense_is_an_error(
     stranger: Stranger, externals: Externals, said: Said, expected: str, streaming: bool
 ) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=streaming))
@@ -256,7 +256,7 @@ def test_a_stream_without_end_is_cut_off(
         send(externals)
 
 
-def test_an_agent_that_is_gone_is_unreachable(tmp_path: Path, externals: Externals) -> None:
+def test_an_agent_that_has_stopped_is_unreachable(tmp_path: Path, externals: Externals) -> None:
     with stranger_at_home() as stranger:
         stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
         add(externals, stranger.url)

@@ -28,28 +28,27 @@ def task(state: str, text: str = "") -> Object:
     return {"id": "r-1", "contextId": "c", "status": {"state": state}, "artifacts": artifacts}
 
 
-def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False) -> list[TurnEvent]:
-    async def turn() -> list[TurnEvent]:
-        agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
-        client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
-        driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), TIMEOUTS)
-        message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
-        events: list[TurnEvent] = []
-        async with asyncio.timeout(BOUND):
-            async for event in driver.take_turn(Turn(task_id=TaskId("t"), message=message, text="hi", first=True)):
-                events.append(event)
-                if interrupts and isinstance(event, TurnStarted):
-                    assert await driver.interrupt()
-        return events
-
-    return asyncio.run(turn())
+async def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False) -> list[TurnEvent]:
+    agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
+    client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
+    driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), TIMEOUTS)
+    message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
+    events: list[TurnEvent] = []
+    async with asyncio.timeout(BOUND):
+        async for event in driver.take_turn(Turn(task_id=TaskId("t"), message=message, text="hi", first=True)):
+            events.append(event)
+            if interrupts and isinstance(event, TurnStarted):
+                assert await driver.interrupt()
+    return events
 
 
 def methods(stranger: Stranger) -> list[str]:
     return [heard.body["method"] for heard in stranger.heard]
 
 
-def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger: Stranger, tmp_path: Path) -> None:
+async def test_a_task_is_followed_again_after_its_server_died_within_a_stream(
+    stranger: Stranger, tmp_path: Path
+) -> None:
     looks = iter([Said({}, 503), None])
 
     def reply(heard: Heard) -> Said:
@@ -70,7 +69,7 @@ def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger
 
     stranger.routes["/rpc"] = reply
 
-    events = events_of(card_1_0(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path)
+    events = await events_of(card_1_0(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path)
 
     assert methods(stranger) == ["SendStreamingMessage", "GetTask", "GetTask", "SubscribeToTask"]
     assert {heard.headers["X-Key"] for heard in stranger.heard} == {"k"}
@@ -78,15 +77,15 @@ def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger
     assert isinstance(events[-1], Answered)
 
 
-def test_a_server_that_hangs_up_on_a_message_leaves_it_uncertain(tmp_path: Path) -> None:
+async def test_a_server_that_closes_the_connection_leaves_the_delivery_uncertain(tmp_path: Path) -> None:
     with rude_server(b"") as url:
-        outcome = events_of(card_0_3(url, streaming=True), url, tmp_path)[-1]
+        outcome = (await events_of(card_0_3(url, streaming=True), url, tmp_path))[-1]
 
     assert isinstance(outcome, Failed)
     assert outcome.reason == "delivery_uncertain"
 
 
-def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp_path: Path) -> None:
+async def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp_path: Path) -> None:
     def working(heard: Heard) -> Generator[Object]:
         yield rpc(heard, {"kind": "task", **task("working")})
         stranger.until_released()
@@ -98,13 +97,13 @@ def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp_path:
 
     stranger.routes["/rpc"] = reply
 
-    events = events_of(card_0_3(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path, interrupts=True)
+    events = await events_of(card_0_3(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path, interrupts=True)
 
     assert methods(stranger) == ["message/stream", "tasks/cancel"]
     assert events[-1] == Failed("interrupted", "it was canceled there")
 
 
-def test_only_so_many_requests_are_open_at_once_and_the_next_one_keeps_its_deadline(stranger: Stranger) -> None:
+async def test_open_requests_are_limited_and_the_next_one_keeps_its_deadline(stranger: Stranger) -> None:
     def working(heard: Heard) -> Generator[Object]:
         yield rpc(heard, {"task": task("TASK_STATE_WORKING")})
         stranger.until_released()
@@ -114,27 +113,22 @@ def test_only_so_many_requests_are_open_at_once_and_the_next_one_keeps_its_deadl
         alias="other", url=stranger.url, name="O", card=card_1_0(f"{stranger.url}/rpc", streaming=True)
     )
 
-    async def story() -> None:
-        client = A2AClient()
-        streams = [client.follow(agent, "r-1", 60.0) for _ in range(MOST_AT_ONCE)]
-        async with asyncio.timeout(BOUND):
-            await asyncio.gather(*(anext(stream) for stream in streams))
-            with pytest.raises(TimeoutError):
-                await client.get_task(agent, "r-1", 0.1)
-            assert len(stranger.heard) == MOST_AT_ONCE
-            await streams.pop().aclose()
-            following = client.follow(agent, "r-1", 60.0)
-            await anext(following)
-            await asyncio.gather(*(stream.aclose() for stream in (*streams, following)))
-
-    asyncio.run(story())
+    client = A2AClient()
+    streams = [client.follow(agent, "r-1", 60.0) for _ in range(MOST_AT_ONCE)]
+    async with asyncio.timeout(BOUND):
+        await asyncio.gather(*(anext(stream) for stream in streams))
+        with pytest.raises(TimeoutError):
+            await client.get_task(agent, "r-1", 0.1)
+        assert len(stranger.heard) == MOST_AT_ONCE
+        await streams.pop().aclose()
+        following = client.follow(agent, "r-1", 60.0)
+        await anext(following)
+        await asyncio.gather(*(stream.aclose() for stream in (*streams, following)))
 
 
-def test_credentials_are_not_sent_where_others_could_read_them() -> None:
-    async def look() -> None:
-        card = card_1_0("http://agents.example.com/rpc")
-        agent = ExternalAgent(alias="other", url="https://agents.example.com", name="Other", card=card)
-        await A2AClient(credentials=lambda _alias: {"X-Key": "k"}).get_task(agent, "t", 1.0)
+async def test_credentials_are_not_sent_where_others_could_read_them() -> None:
+    card = card_1_0("http://agents.example.com/rpc")
+    agent = ExternalAgent(alias="other", url="https://agents.example.com", name="Other", card=card)
 
     with pytest.raises(ExternalAgentFailed, match="where others could read its credentials"):
-        asyncio.run(look())
+        await A2AClient(credentials=lambda _alias: {"X-Key": "k"}).get_task(agent, "t", 1.0)
