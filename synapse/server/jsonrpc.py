@@ -96,26 +96,26 @@ class RpcDispatcher:
     def ask(self, wire: WireRequest) -> AnyCall | WireAnswer:
         """Returns the decoded call, or the error that answers it."""
         try:
-            spoken = _read(wire.body)
+            rpc = _read(wire.body)
         except MalformedCall as error:
             return _fault_answer(self._table_of_unread(wire).encode_fault, _id_in(wire.body), error)
         except SynapseError as error:
             return _fault_answer(self._table_of_unread(wire).encode_fault, None, error)
         try:
-            table = self._table(spoken.method, self._demanded(wire))
+            table = self._table(rpc.method, self._demanded(wire))
         except SynapseError as error:
-            return _fault_answer(self.encode_fault, spoken.id, error)
-        tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
-        encode_error: EncodeError = partial(tell, table.encode_fault, spoken.id)
-        ask = table.methods.get(spoken.method)
+            return _fault_answer(self.encode_fault, rpc.id, error)
+        encode_as = _fault_event if rpc.method in table.faults_as_events else _fault_answer
+        encode_error: EncodeError = partial(encode_as, table.encode_fault, rpc.id)
+        ask = table.methods.get(rpc.method)
         if ask is None:
             hint = "known here: " + ", ".join(table.methods)
-            return encode_error(RouteNotFound(f"there is no method '{spoken.method[:80]}'", hint=hint))
+            return encode_error(RouteNotFound(f"there is no method '{rpc.method[:80]}'", hint=hint))
         try:
-            call = ask(bytes(spoken.params), wire)
+            call = ask(bytes(rpc.params), wire)
         except SynapseError as error:
             return encode_error(error)
-        return _with_id(call, spoken.id, encode_error)
+        return _with_id(call, rpc.id, encode_error)
 
     def _table_of_unread(self, wire: WireRequest) -> RpcTable:
         """Returns the table for a call whose method cannot be read: by the version in the headers."""
