@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from synapse.core.caller import Caller
 from synapse.server.lineage import UNKNOWN, Lineage, peer_process
 
-Address = tuple[str, int]
+SocketAddress = tuple[str, int]
 T = TypeVar("T")
 
 PEER: Final = "peer"
@@ -42,7 +42,7 @@ _INTERFACE: Final = struct.Struct("=III")
 _ANSWER: Final = struct.Struct("=BBBB48sIIIII")
 
 
-def owner_of(theirs: Address, ours: Address, proc: Path = Path("/proc")) -> int | None:
+def owner_of(theirs: SocketAddress, ours: SocketAddress, proc: Path = Path("/proc")) -> int | None:
     """Returns the uid that owns the socket bound to `theirs` and connected to `ours`, or None when not certain."""
     if sys.platform != "linux":
         return None
@@ -54,7 +54,7 @@ def owner_of(theirs: Address, ours: Address, proc: Path = Path("/proc")) -> int 
         return read_table(theirs, ours, proc)
 
 
-def ask_kernel(theirs: Address, ours: Address) -> int | None:
+def ask_kernel(theirs: SocketAddress, ours: SocketAddress) -> int | None:
     """Asks by netlink (sock_diag). Raises OSError where it does not exist, or the kernel finds no such socket."""
     addresses = (
         _PORTS.pack(theirs[1], ours[1])
@@ -73,7 +73,7 @@ def ask_kernel(theirs: Address, ours: Address) -> int | None:
     return int(uid) if state == _ESTABLISHED and inode else None
 
 
-def read_table(theirs: Address, ours: Address, proc: Path = Path("/proc")) -> int | None:
+def read_table(theirs: SocketAddress, ours: SocketAddress, proc: Path = Path("/proc")) -> int | None:
     """Searches /proc/net/tcp, and tcp6, which has the row of a program that uses an IPv6 socket for IPv4."""
     for name, spell in (("tcp", _hexadecimal), ("tcp6", _hexadecimal_mapped)):
         row = re.compile(
@@ -89,13 +89,13 @@ def read_table(theirs: Address, ours: Address, proc: Path = Path("/proc")) -> in
     return None
 
 
-def _hexadecimal(address: Address) -> str:
+def _hexadecimal(address: SocketAddress) -> str:
     # The kernel prints the address as a number in the machine's own byte order.
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"
 
 
-def _hexadecimal_mapped(address: Address) -> str:
+def _hexadecimal_mapped(address: SocketAddress) -> str:
     (mark,) = struct.unpack("=I", b"\0\0\xff\xff")
     return f"{0:016X}{mark:08X}{_hexadecimal(address)}"
 

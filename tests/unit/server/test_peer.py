@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from synapse.server import peer
-from synapse.server.peer import Address, ask_kernel, owner_of, read_table
+from synapse.server.peer import SocketAddress, ask_kernel, owner_of, read_table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 
-Look = Callable[[Address, Address], int | None]
+Look = Callable[[SocketAddress, SocketAddress], int | None]
 
 THEIRS, OURS = ("127.0.0.1", 40001), ("127.0.0.1", 8100)
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -71,7 +71,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield client, server
 
 
-def places(server: socket.socket) -> tuple[Address, Address]:
+def places(server: socket.socket) -> tuple[SocketAddress, SocketAddress]:
     return server.getpeername(), server.getsockname()
 
 
@@ -101,7 +101,7 @@ def test_a_program_that_speaks_ipv6_to_an_ipv4_address_is_found() -> None:
 def test_without_sock_diag_the_table_is_read(
     connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_built_in(_theirs: Address, _ours: Address) -> int | None:
+    def not_built_in(_theirs: SocketAddress, _ours: SocketAddress) -> int | None:
         raise OSError("not supported")
 
     monkeypatch.setattr(peer, "ask_kernel", not_built_in)
