@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -40,37 +39,37 @@ def externals(tmp_path: Path) -> Externals:
     return open_externals(tmp_path)
 
 
-def add(externals: Externals, url: str) -> ExternalAgent:
-    return asyncio.run(externals.add(AddExternal(url=url, alias="other")))
+async def add(externals: Externals, url: str) -> ExternalAgent:
+    return await externals.add(AddExternal(url=url, alias="other"))
 
 
-def test_a_card_at_the_new_path_is_found(stranger: Stranger, externals: Externals) -> None:
+async def test_a_card_at_the_new_path_is_found(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
 
-    agent = add(externals, stranger.url)
+    agent = await add(externals, stranger.url)
 
     assert (agent.name, agent.description, agent.protocol) == ("Other Agent", "does things", "a2a-1.0")
-    assert asyncio.run(externals.list()) == (agent,)
+    assert await externals.list() == (agent,)
 
 
-def test_a_card_at_the_old_path_is_found(stranger: Stranger, externals: Externals) -> None:
+async def test_a_card_at_the_old_path_is_found(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(OLD_CARD_PATH, card_synapse("http://localhost:8100"))
 
-    assert add(externals, stranger.url).protocol == "synapse"
+    assert (await add(externals, stranger.url)).protocol == "synapse"
     assert [heard.path for heard in stranger.heard] == [CARD_PATH, OLD_CARD_PATH]
 
 
-def test_a_card_is_found_by_its_own_address(stranger: Stranger, externals: Externals) -> None:
+async def test_a_card_is_found_by_its_own_address(stranger: Stranger, externals: Externals) -> None:
     stranger.serves("/cards/a.json", card_0_3(f"{stranger.url}/rpc"))
 
-    assert add(externals, f"{stranger.url}/cards/a.json").protocol == "a2a-0.3"
+    assert (await add(externals, f"{stranger.url}/cards/a.json")).protocol == "a2a-0.3"
 
 
-def test_a_redirect_on_the_cards_host_is_followed(stranger: Stranger, externals: Externals) -> None:
+async def test_a_redirect_on_the_cards_host_is_followed(stranger: Stranger, externals: Externals) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: Said(status=301, headers={"Location": "/card.json"})
     stranger.serves("/card.json", card_1_0(f"{stranger.url}/rpc"))
 
-    assert add(externals, stranger.url).protocol == "a2a-1.0"
+    assert (await add(externals, stranger.url)).protocol == "a2a-1.0"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +81,13 @@ def test_a_redirect_on_the_cards_host_is_followed(stranger: Stranger, externals:
         (CARD_PATH, "it redirects too often"),
     ],
 )
-def test_a_redirect_to_another_host_is_not_followed(
+async def test_a_redirect_to_another_host_is_not_followed(
     stranger: Stranger, externals: Externals, location: str, said: str
 ) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: Said(status=302, headers={"Location": location})
 
     with pytest.raises(ExternalAgentFailed, match=said):
-        add(externals, stranger.url)
+        await add(externals, stranger.url)
 
 
 @pytest.mark.parametrize(
@@ -107,31 +106,31 @@ def test_a_redirect_to_another_host_is_not_followed(
         (Said(card_1_0("x:1", binding="GRPC")), "no interface that Synapse speaks"),
     ],
 )
-def test_a_document_that_is_no_card_is_refused(
+async def test_a_document_that_is_no_card_is_refused(
     stranger: Stranger, externals: Externals, given: Said, said: str
 ) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: given
 
     with pytest.raises(ExternalAgentFailed) as caught:
-        add(externals, stranger.url)
+        await add(externals, stranger.url)
 
     assert str(caught.value).startswith(f"no agent was found at {stranger.url}: ")
     assert said in str(caught.value)
-    assert asyncio.run(externals.list()) == ()
+    assert await externals.list() == ()
 
 
-def test_an_address_where_nothing_listens_is_unreachable(externals: Externals) -> None:
+async def test_an_address_where_nothing_listens_is_unreachable(externals: Externals) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening: no other process can listen there
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
         with pytest.raises(ExternalAgentUnreachable, match=f"nothing listens at {url}"):
-            add(externals, url)
+            await add(externals, url)
 
 
-def test_a_server_that_speaks_no_tls_is_unreachable_by_https(stranger: Stranger, externals: Externals) -> None:
+async def test_a_server_that_speaks_no_tls_is_unreachable_by_https(stranger: Stranger, externals: Externals) -> None:
     with pytest.raises(ExternalAgentUnreachable, match="does not speak TLS"):
-        add(externals, stranger.url.replace("http:", "https:"))
+        await add(externals, stranger.url.replace("http:", "https:"))
 
 
 @pytest.mark.parametrize(
@@ -142,37 +141,37 @@ def test_a_server_that_speaks_no_tls_is_unreachable_by_https(stranger: Stranger,
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", "broke off in the middle"),
     ],
 )
-def test_a_server_of_another_protocol_is_refused(externals: Externals, answer: bytes, said: str) -> None:
+async def test_a_server_of_another_protocol_is_refused(externals: Externals, answer: bytes, said: str) -> None:
     with rude_server(answer) as url, pytest.raises(ExternalAgentFailed, match=said):
-        add(externals, url)
+        await add(externals, url)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
-def test_a_server_that_never_finishes_its_answer_times_out(answer: bytes) -> None:
+async def test_a_server_that_never_finishes_its_answer_times_out(answer: bytes) -> None:
     client = A2AClient(discover_seconds=0.2)
 
     with (
         rude_server(answer, Manners.SAY_NOTHING) as url,
         pytest.raises(ExternalAgentUnreachable, match=r"within 0\.2 seconds"),
     ):
-        asyncio.run(client.discover(url))
+        await client.discover(url)
 
 
-def test_a_server_that_answers_byte_by_byte_times_out() -> None:
+async def test_a_server_that_answers_byte_by_byte_times_out() -> None:
     client = A2AClient(discover_seconds=0.2)
 
     with (
         rude_server(b"HTTP/1.1 200 OK\r\nX-Drip: ", Manners.DRIP) as url,
         pytest.raises(ExternalAgentUnreachable, match=r"within 0\.2 seconds"),
     ):
-        asyncio.run(client.discover(url))
+        await client.discover(url)
 
 
-def test_an_answer_without_end_is_cut_off(
+async def test_an_answer_without_end_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, stranger: Stranger, externals: Externals
 ) -> None:
     monkeypatch.setattr("synapse.external.requests.LARGEST_ANSWER", 1000)
     stranger.serves(CARD_PATH, {**CARD, "description": "x" * 2000})
 
     with pytest.raises(ExternalAgentFailed, match="its answer is larger than 1000 bytes"):
-        add(externals, stranger.url)
+        await add(externals, stranger.url)

@@ -42,13 +42,13 @@ def externals(tmp_path: Path) -> Externals:
     return open_externals(tmp_path)
 
 
-def add(externals: Externals, url: str) -> ExternalAgent:
-    return asyncio.run(externals.add(AddExternal(url=url, alias="other")))
+async def add(externals: Externals, url: str) -> ExternalAgent:
+    return await externals.add(AddExternal(url=url, alias="other"))
 
 
-def send(externals: Externals, text: str = "hi", seconds: float = 10) -> ExternalAnswer:
+async def send(externals: Externals, text: str = "hi", seconds: float = 10) -> ExternalAnswer:
     message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text=text),))
-    return asyncio.run(externals.send(SendExternal(alias="other", message=message), seconds=seconds))
+    return await externals.send(SendExternal(alias="other", message=message), seconds=seconds)
 
 
 def task(state: str, *texts: str) -> Object:
@@ -56,12 +56,12 @@ def task(state: str, *texts: str) -> Object:
     return {"id": "t-1", "contextId": "c", "status": {"state": state}, "artifacts": artifacts}
 
 
-def test_a_2a_1_0_agent_answers_over_json_rpc(stranger: Stranger, externals: Externals) -> None:
+async def test_a_2a_1_0_agent_answers_over_json_rpc(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
     stranger.routes["/rpc"] = lambda heard: Said(rpc(heard, {"task": task("TASK_STATE_COMPLETED", "hello")}))
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    answer = send(externals, "hi")
+    answer = await send(externals, "hi")
 
     assert (answer.task_id, answer.state, answer.text) == ("t-1", "completed", "hello")
     heard = stranger.heard[-1]
@@ -70,20 +70,20 @@ def test_a_2a_1_0_agent_answers_over_json_rpc(stranger: Stranger, externals: Ext
     assert heard.body["params"]["message"]["parts"] == [{"text": "hi"}]
 
 
-def test_a_2a_1_0_agent_answers_over_rest(stranger: Stranger, externals: Externals) -> None:
+async def test_a_2a_1_0_agent_answers_over_rest(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/v1", binding="HTTP+JSON"))
     stranger.serves("/v1/message:send", {"message": {"messageId": "x", "parts": [{"text": "directly"}]}})
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    assert send(externals).text == "directly"
+    assert (await send(externals)).text == "directly"
 
 
-def test_a_2a_0_3_agent_answers(stranger: Stranger, externals: Externals) -> None:
+async def test_a_2a_0_3_agent_answers(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(OLD_CARD_PATH, card_0_3(f"{stranger.url}/"))
     stranger.routes["/"] = lambda heard: Said(rpc(heard, {"kind": "task", **task("completed", "hello")}))
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    assert (send(externals).state, send(externals).text) == ("completed", "hello")
+    assert ((await send(externals)).state, (await send(externals)).text) == ("completed", "hello")
     assert stranger.heard[-1].body["method"] == "message/send"
 
 
@@ -91,7 +91,7 @@ def test_a_2a_0_3_agent_answers(stranger: Stranger, externals: Externals) -> Non
     ("card", "words"),
     [(card_1_0, ("task", "artifactUpdate", "statusUpdate")), (card_0_3, ("task", "artifact-update", "status-update"))],
 )
-def test_an_agent_with_streams_is_followed_to_the_end(
+async def test_an_agent_with_streams_is_followed_to_the_end(
     stranger: Stranger, externals: Externals, card: Callable[..., Object], words: tuple[str, str, str]
 ) -> None:
     def event(word: str, fields: Object) -> Object:
@@ -110,14 +110,14 @@ def test_an_agent_with_streams_is_followed_to_the_end(
 
     stranger.serves(CARD_PATH, card(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = stream
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    answer = send(externals)
+    answer = await send(externals)
 
     assert (answer.task_id, answer.state, answer.text) == ("t-1", "completed", "hello")
 
 
-def test_a_synapse_agent_is_followed_to_its_answer(stranger: Stranger, externals: Externals) -> None:
+async def test_a_synapse_agent_is_followed_to_its_answer(stranger: Stranger, externals: Externals) -> None:
     def said(status: str, *texts: str) -> Object:
         artifacts = [{"artifact_id": "a", "parts": [{"type": "text", "text": text}]} for text in texts]
         return {"task": {"id": "t/1", "status": status, "artifacts": artifacts}}
@@ -127,9 +127,9 @@ def test_a_synapse_agent_is_followed_to_its_answer(stranger: Stranger, externals
     stranger.routes["/tasks/t%2F1/subscribe"] = lambda _heard: Said(
         events=[said("submitted"), said("working"), said("completed", "hello")]
     )
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    answer = send(externals, "hi")
+    answer = await send(externals, "hi")
 
     assert (answer.task_id, answer.state, answer.text) == ("t/1", "completed", "hello")
     sent = next(heard for heard in stranger.heard if heard.path == "/tasks/send")
@@ -138,14 +138,14 @@ def test_a_synapse_agent_is_followed_to_its_answer(stranger: Stranger, externals
     }
 
 
-def test_a_synapse_agent_without_streams_has_at_least_taken_the_message(
+async def test_a_synapse_agent_without_streams_has_at_least_taken_the_message(
     stranger: Stranger, externals: Externals
 ) -> None:
     stranger.serves(OLD_CARD_PATH, card_synapse(stranger.url))
     stranger.serves("/tasks/send", {"task": {"id": "t-1", "status": "working"}})
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    answer = send(externals)
+    answer = await send(externals)
 
     assert (answer.task_id, answer.state, answer.text) == ("t-1", "working", "")
 
@@ -158,38 +158,38 @@ def slow_stream(stranger: Stranger, heard: Heard) -> Said:
     return Said(events=events())
 
 
-def test_a_slow_answer_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
+async def test_a_slow_answer_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: slow_stream(stranger, heard)
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    answer = send(externals, seconds=0.3)
+    answer = await send(externals, seconds=0.3)
 
     assert (answer.task_id, answer.state) == ("t-1", "working")
 
 
-def test_a_silent_agent_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
+async def test_a_silent_agent_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
     def silent(_heard: Heard) -> Said:
         stranger.until_released()
         return Said({})
 
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
     stranger.routes["/rpc"] = silent
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
     with pytest.raises(WaitTimedOut, match=r"'other' has not answered within 0\.2 seconds"):
-        send(externals, seconds=0.2)
+        await send(externals, seconds=0.2)
 
 
-def test_a_broken_stream_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
+async def test_a_broken_stream_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: Said(events=[rpc(heard, {"task": task("working")}), "nonsense"])
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    assert send(externals).state == "working"
+    assert (await send(externals)).state == "working"
 
 
-def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger, externals: Externals) -> None:
+async def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger, externals: Externals) -> None:
     arrived = threading.Event()
 
     def endless(heard: Heard) -> Iterator[Object]:
@@ -199,18 +199,15 @@ def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger,
 
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: Said(events=endless(heard))
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
-    async def give_up() -> None:
-        message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hi"),))
-        sending = asyncio.ensure_future(externals.send(SendExternal(alias="other", message=message), seconds=600))
-        assert await asyncio.to_thread(arrived.wait, 10)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-
-    asyncio.run(give_up())
-    assert stranger.hung_up.wait(10)
+    message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hi"),))
+    sending = asyncio.ensure_future(externals.send(SendExternal(alias="other", message=message), seconds=600))
+    assert await asyncio.to_thread(arrived.wait, 10)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert await asyncio.to_thread(stranger.hung_up.wait, 10)
 
 
 @pytest.mark.parametrize(
@@ -226,17 +223,17 @@ def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger,
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-def test_an_agent_that_refuses_or_sends_nonsense_is_an_error(
+async def test_an_agent_that_refuses_or_sends_nonsense_is_an_error(
     stranger: Stranger, externals: Externals, said: Said, expected: str, streaming: bool
 ) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=streaming))
     stranger.routes["/rpc"] = lambda _heard: said
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
     if said.events is not None and not streaming:
         expected = "its answer is not JSON"
 
     with pytest.raises(ExternalAgentFailed, match=expected) as caught:
-        send(externals)
+        await send(externals)
 
     assert str(caught.value).startswith("'other': ")
 
@@ -244,22 +241,22 @@ def test_an_agent_that_refuses_or_sends_nonsense_is_an_error(
 @pytest.mark.parametrize(
     ("lines", "said"), [(5000, "its stream is longer than 10000 bytes"), (1, "neither a task nor a message")]
 )
-def test_a_stream_without_end_is_cut_off(
+async def test_a_stream_without_end_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, stranger: Stranger, externals: Externals, lines: int, said: str
 ) -> None:
     monkeypatch.setattr("synapse.external.requests.LARGEST_ANSWER", 10_000)
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: Said(events=[rpc(heard, {}) for _ in range(lines)])
-    add(externals, stranger.url)
+    await add(externals, stranger.url)
 
     with pytest.raises(ExternalAgentFailed, match=said):
-        send(externals)
+        await send(externals)
 
 
-def test_an_agent_that_has_stopped_is_unreachable(tmp_path: Path, externals: Externals) -> None:
+async def test_an_agent_that_has_stopped_is_unreachable(tmp_path: Path, externals: Externals) -> None:
     with stranger_at_home() as stranger:
         stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
-        add(externals, stranger.url)
+        await add(externals, stranger.url)
 
     with pytest.raises(ExternalAgentUnreachable, match="'other': nothing listens at"):
-        send(externals)
+        await send(externals)
