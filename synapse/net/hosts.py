@@ -49,7 +49,6 @@ SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
 _TERMINAL: Final = "ws://localhost/attach"
-_LOOPBACK: Final = "127.0.0.1"
 _NOT_FOUND: Final = 404
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -319,7 +318,7 @@ async def _connect_unix_or_tcp(agent: AgentEntry) -> _Connection:
             raise NoAnswer(str(error), sent=False) from error
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                reader, writer = await asyncio.open_connection(_LOOPBACK, agent.port)
+                reader, writer = await asyncio.open_connection("127.0.0.1", agent.port)
         except OSError as second:
             raise NoAnswer(str(second), sent=False) from second
     return _Connection(reader, writer, 0.0)

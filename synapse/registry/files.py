@@ -25,7 +25,6 @@ BROKEN_SUFFIX = ".broken"
 GATEWAY = "gateway"
 UNKNOWN = 0
 """The start time of a process on a system that does not tell it."""
-_GATEWAYS_FOLDER = "gateways"
 _own_start_times: "dict[int, int]" = {}
 """By pid, because a forked process inherits this table."""
 
@@ -120,7 +119,7 @@ class FileRegistry:
 
 def gateways(home: "str | os.PathLike[str]") -> FileRegistry:
     """Returns the registry of this user's running gateways. It has its own folder, because a gateway is no agent."""
-    return FileRegistry(os.path.join(home, _GATEWAYS_FOLDER))
+    return FileRegistry(os.path.join(home, "gateways"))
 
 
 def is_alive(entry: AgentEntry) -> bool:

@@ -66,7 +66,6 @@ CALLER_LEFT: Final = "caller_left"
 REFUSALS_A_MINUTE: Final = 60
 LONGEST_LOGGED_PATH: Final = 200
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_JSON_HINT: Final = 'add -H "Content-Type: application/json"'
 
 Admit = Callable[[Scope], Caller | Awaitable[Caller]]
 """Returns the caller of a request, or an awaitable of it; raises AccessDenied, RateLimited."""
@@ -443,4 +442,5 @@ def _check_media_type(value: bytes) -> None:
     if media_type == b"application/json" or media_type.endswith(b"+json"):
         return
     shown = media_type[:80].decode("latin-1") or "nothing"
-    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=_JSON_HINT)
+    hint = 'add -H "Content-Type: application/json"'
+    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=hint)

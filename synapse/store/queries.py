@@ -28,7 +28,6 @@ _KEY_BYTES: Final = 8
 _SMALLEST_KEY: Final = -(2 ** (8 * _KEY_BYTES - 1))
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([78])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 """A UUID of version 7, which begins with the time, or of version 8, which ends with it if Synapse made it."""
-_TIME_FIRST: Final = "7"
 
 
 def query(name: str) -> str:
@@ -66,7 +65,7 @@ def id_key(text: str) -> int:
     uuid = _UUID.fullmatch(text)
     if uuid is None:
         return text_key(text)
-    if uuid[1] == _TIME_FIRST:
+    if uuid[1] == "7":
         return _SMALLEST_KEY + int(text[:8] + text[9:13] + text[14:18], 16)
     return _SMALLEST_KEY + int(text[24:] + text[19:23], 16)
 
