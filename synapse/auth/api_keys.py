@@ -42,7 +42,6 @@ USE_SECONDS: Final = 30.0
 """The last use of a key is written at most this often."""
 
 _VERSION: Final = 1
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DURATION: Final = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -123,19 +122,16 @@ def read_expiry(text: str, now: datetime) -> datetime:
     Raises InvalidRequest when it is none of them, or in the past.
     """
     try:
-        end = _moment(text.strip(), now)
+        if duration := _DURATION.fullmatch(text.strip()):
+            end = now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+        else:
+            end = datetime.fromisoformat(text.strip())
+            end = end.replace(tzinfo=now.tzinfo) if end.tzinfo is None else end.astimezone(now.tzinfo)
     except (ValueError, OverflowError) as error:
         raise InvalidRequest(f"{text!r} is not a time", hint="write 30d, 12h, or a date such as 2030-01-01") from error
     if end <= now:
         raise InvalidRequest(f"{text!r} is in the past", hint="choose a later time, or omit `--expires`")
     return end
-
-
-def _moment(text: str, now: datetime) -> datetime:
-    if duration := _DURATION.fullmatch(text):
-        return now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=now.tzinfo) if moment.tzinfo is None else moment.astimezone(now.tzinfo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +240,11 @@ class KeyFile:
         found = (status.st_ino, status.st_mtime_ns, status.st_size)
         known, keys = self._last
         if found != known:
-            _check_owner(self._path, status)
+            if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                # They could give themselves access.
+                raise StoreFailed(
+                    f"other users can write {self._path}", hint=f"make it private: chmod 600 {self._path}"
+                )
             with _store_errors(self._path):
                 content = self._path.read_bytes()
             keys = {key.key_id: key for key in _decode_file(content, self._path)}
@@ -281,12 +281,6 @@ def _store_errors(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise StoreFailed(f"{path} cannot be used: {error.strerror}") from error
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Raises StoreFailed if other users can write the file, and so give themselves access."""
-    if status.st_uid != os.getuid() or status.st_mode & _OTHERS_WRITE:
-        raise StoreFailed(f"other users can write {path}", hint=f"make it private: chmod 600 {path}")
 
 
 def _encode(key: ApiKey) -> dict[str, Any]:

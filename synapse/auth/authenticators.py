@@ -33,7 +33,7 @@ from synapse.core.errors import InternalFailure, InvalidRequest, RateLimited, St
 from synapse.core.requests import Ticket
 from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
-from synapse.server.peer import NOBODY, Peer
+from synapse.server.peer import UNKNOWN_PEER, Peer
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,13 @@ class Credentials:
     __slots__ = ("api_key", "bearer", "handshake", "headers", "path", "peer", "query")
 
     def __init__(
-        self, headers: Headers, *, path: str = "", query: bytes = b"", peer: Peer = NOBODY, handshake: bool = False
+        self,
+        headers: Headers,
+        *,
+        path: str = "",
+        query: bytes = b"",
+        peer: Peer = UNKNOWN_PEER,
+        handshake: bool = False,
     ) -> None:
         self.headers = headers
         self.path = path

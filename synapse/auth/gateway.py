@@ -46,7 +46,7 @@ from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
 from synapse.server.asgi import Scope
 from synapse.server.middleware import WebNames, hosts_of
-from synapse.server.peer import NOBODY, PEER, Peer
+from synapse.server.peer import PEER, UNKNOWN_PEER, Peer
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class GatewayAuth:
             headers,
             path=scope["path"],
             query=scope["query_string"],
-            peer=scope.get("state", {}).get(PEER, NOBODY),
+            peer=scope.get("state", {}).get(PEER, UNKNOWN_PEER),
             handshake=scope["type"] == "websocket",
         )
         if self._needs_none or (self._is_public(credentials.path) and not credentials.given):
@@ -152,7 +152,7 @@ class GatewayAuth:
         return self._admit(credentials, client[0] if client else "")
 
     def admit_headers(
-        self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = NOBODY
+        self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = UNKNOWN_PEER
     ) -> Caller | Awaitable[Caller]:
         """Returns the caller of a request that no browser sends, such as gRPC; `peer` is the caller's address.
 

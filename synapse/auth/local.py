@@ -18,14 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from synapse.config.private_files import make_folders
+from synapse.config.private_files import make_folders, write_private
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.server.asgi import Scope
 from synapse.server.lineage import standing_of, terminal_doubt
-from synapse.server.peer import NOBODY, PEER, Peer, read_in_thread
+from synapse.server.peer import PEER, UNKNOWN_PEER, Peer, read_in_thread
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
 _TOKEN_BYTES: Final = 32
@@ -70,7 +70,7 @@ class LocalAuth:
             ForeignOrigin: a web page sent it, or its Host header names another server.
             Unauthenticated: another user sent it, without the token.
         """
-        peer: Peer = scope["state"].get(PEER, NOBODY)
+        peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
         self._check_origin(scope["headers"], peer)
         if peer.caller is not None:
             return peer.caller
@@ -134,7 +134,7 @@ class LocalAdmission:
 
     def __call__(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Returns the caller of a request; see `LocalAuth.admit`."""
-        peer: Peer = scope["state"].get(PEER, NOBODY)
+        peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
         if peer.caller is not None or not peer.via_socket:
             return self._auth.admit(scope)
         return self._admit_process(scope)
@@ -158,8 +158,7 @@ def own_token(home: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         pass  # this is the first start
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+    write_private(draft, secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
     try:
         # Unlike a rename, a link does not replace a token that another process has created meanwhile.
         path.hardlink_to(draft)

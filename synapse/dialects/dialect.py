@@ -101,7 +101,7 @@ def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
 
 
 class WireEvent(NamedTuple):
-    """One event of a stream. A reader resumes after its `id`; the name may be empty."""
+    """One event of a stream. A reader resumes after its `id`. The name may be empty, and the id where none resumes."""
 
     id: str
     name: str

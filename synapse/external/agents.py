@@ -113,7 +113,11 @@ class Externals:
             Conflict: the alias means another agent.
             ExternalAgentFailed: no card was found.
         """
-        _check_alias(request.alias)
+        if request.alias and _ALIAS.fullmatch(request.alias) is None:
+            raise InvalidRequest(
+                f"{request.alias!r} cannot be an alias",
+                hint="use letters, digits, - and _; begin with a letter or a digit",
+            )
         _check_headers(request.credentials)
         before, stored = await asyncio.to_thread(self._find, request.alias, request.url)
         # An agent that this user added stays unchecked when a caller with a key adds it again.
@@ -210,8 +214,9 @@ class Externals:
         return removed
 
     def _refuse_taken(self, alias: str, url: str) -> ExternalAgent | None:
+        """Returns the agent that the alias means already. Raises Conflict if that is another agent than `url`."""
         known = self._store.find(alias) if alias else None
-        if known is not None and not _is_same(known.url, url):
+        if known is not None and known.url.rstrip("/") != url.strip().rstrip("/"):
             raise Conflict(
                 f"the alias '{alias}' already means {known.url}",
                 hint=f"choose another with --alias, or run `synapse external remove {alias}` first",
@@ -229,13 +234,6 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain)[:64].strip("-")
 
 
-def _check_alias(alias: str) -> None:
-    if alias and _ALIAS.fullmatch(alias) is None:
-        raise InvalidRequest(
-            f"{alias!r} cannot be an alias", hint="use letters, digits, - and _; begin with a letter or a digit"
-        )
-
-
 def _check_headers(headers: Mapping[str, str]) -> None:
     """Raises InvalidRequest for an invalid header. The error never quotes the value, which is a secret."""
     for name, value in headers.items():
@@ -246,7 +244,3 @@ def _check_headers(headers: Mapping[str, str]) -> None:
                 f"the value of the header {name} is empty, or has a character that a header cannot hold",
                 hint="use one line of plain ASCII",
             )
-
-
-def _is_same(known: str, given: str) -> bool:
-    return known.rstrip("/") == given.strip().rstrip("/")

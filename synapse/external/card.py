@@ -72,9 +72,11 @@ def checked_address(url: str) -> str:
 
 def card_addresses(url: str) -> tuple[str, ...]:
     """Returns the URLs where the card of the agent at `url` may be; `url` may already be a card's."""
-    if urlsplit(url).path.endswith(".json"):
+    place = urlsplit(url)
+    if place.path.endswith(".json"):
         return (url,)
-    return tuple(_below(url, path) for path in WELL_KNOWN)
+    base = place.path.rstrip("/")
+    return tuple(urlunsplit((place.scheme, place.netloc, base + path, "", "")) for path in WELL_KNOWN)
 
 
 def base_address(url: str) -> str:
@@ -174,28 +176,23 @@ def _is_local(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def _below(url: str, path: str) -> str:
-    place = urlsplit(url)
-    return urlunsplit((place.scheme, place.netloc, place.path.rstrip("/") + path, "", ""))
-
-
 async def find_card(requests: RemoteRequests, url: str, credentials: Mapping[str, str]) -> tuple[Json, str]:
     """Returns the card of the agent at `url`, and the protocol to speak to it.
 
     Raises ExternalAgentFailed or TimeoutError.
     """
-    whys: list[str] = []
+    reasons: list[str] = []
     for address in card_addresses(url):
         try:
             card = _card(await _fetch(requests, address, credentials))
         except _NoCard as why:
-            whys.append(f"{urlsplit(address).path} {why}")
+            reasons.append(f"{urlsplit(address).path} {why}")
         except ExternalAgentUnreachable as error:
             tried = f"{error} (asked for {urlsplit(address).path})"
             raise ExternalAgentUnreachable(tried, hint=error.hint) from error
         else:
             return card, choose_interface(card, url).protocol
-    raise ExternalAgentFailed("; ".join(whys), hint="an A2A agent serves its card at /.well-known/agent-card.json")
+    raise ExternalAgentFailed("; ".join(reasons), hint="an A2A agent serves its card at /.well-known/agent-card.json")
 
 
 class _NoCard(Exception):
@@ -203,6 +200,7 @@ class _NoCard(Exception):
 
 
 def _card(answer: HttpAnswer) -> Json:
+    """Returns the card in an answer. Raises ExternalAgentFailed or _NoCard."""
     if answer.status in _WANTS_CREDENTIALS:
         return result_of(answer)  # raises the error that says so
     if answer.status != 200:
@@ -217,7 +215,7 @@ def _card(answer: HttpAnswer) -> Json:
 
 
 async def _fetch(requests: RemoteRequests, address: str, credentials: Mapping[str, str]) -> HttpAnswer:
-    """Gets the document at `address`; follows redirects on the same host."""
+    """Gets the document at `address`; follows redirects on its host."""
     for _ in range(_MOST_REDIRECTS + 1):
         answer = await requests.ask(Call(address, headers=credentials))
         if not answer.location:
@@ -227,6 +225,7 @@ async def _fetch(requests: RemoteRequests, address: str, credentials: Mapping[st
 
 
 def _redirected(address: str, location: str) -> str:
+    """Returns the target of a redirect. Raises ExternalAgentFailed unless it is on the host of `address`."""
     try:
         there = checked_address(urljoin(address, location))
     except (ValueError, InvalidRequest) as error:

@@ -49,7 +49,6 @@ CREDENTIALS: Final = "credentials"
 DISCOVER_SECONDS: Final = 10.0
 MOST_AT_ONCE: Final = 16
 """Open requests and streams of one client; others wait."""
-_ERROR_EVENT: Final = "error"
 
 RemoteUpdate = dict[str, Any]
 """One object that an agent sent: a task, a message or an update of a task."""
@@ -342,7 +341,7 @@ class RemoteInterface:
                     yield self._normalised(result_of(event))
                     return
                 fields = json_object(event.data)
-                if begun and (event.name == _ERROR_EVENT or fields.get("error")):
+                if begun and (event.name == "error" or fields.get("error")):
                     # The agent's server ends, not its task: the task may go on, and can be read later.
                     raise ExternalAgentUnreachable(f"its stream broke off{error_text(fields)}")
                 begun = True

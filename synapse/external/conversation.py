@@ -47,11 +47,11 @@ class RemoteClient(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """Timeouts, in seconds."""
+class Timeouts:
+    """How long a conversation waits, in seconds."""
 
     stream: float = 300.0
-    """Of one connection; then the task is read, and followed again."""
+    """For one connection; then the task is read, and followed again."""
     answer: float = 20.0
     lost: float = 120.0
     """How long an agent may be unreachable before its task fails."""
@@ -76,7 +76,7 @@ class Conversation:
         message: Message,
         ref: RemoteTaskRef,
         clock: Clock,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> None:
         self.report = RemoteTaskState()
         self._agent = agent
@@ -84,7 +84,7 @@ class Conversation:
         self._message = message
         self._ref = ref
         self._clock = clock
-        self._patience = patience
+        self._timeouts = timeouts
         self._known = asyncio.Event()
         self._has_moved = False
         self.is_lost = False
@@ -130,9 +130,9 @@ class Conversation:
     async def cancel(self) -> str:
         """Cancels the remote task, once it is known; returns a note about the result."""
         try:
-            async with asyncio.timeout(self._patience.answer):
+            async with asyncio.timeout(self._timeouts.answer):
                 await self.known()
-            await self._client.cancel(self._agent, self.ref.task_id, self._patience.answer)
+            await self._client.cancel(self._agent, self.ref.task_id, self._timeouts.answer)
         except TimeoutError:
             return "it may go on there: it did not answer"
         except ExternalAgentFailed as error:
@@ -142,7 +142,7 @@ class Conversation:
     async def _send(self) -> AsyncGenerator[None, None]:
         """Sends the message. Ends when the stream ends, or when the connection breaks and the task is known."""
         for seconds in self._repeats():
-            updates = self._client.send_and_follow(self._agent, self._message, self._ref, self._patience.stream)
+            updates = self._client.send_and_follow(self._agent, self._message, self._ref, self._timeouts.stream)
             try:
                 async with aclosing(self._receive_all(updates)) as changes:
                     async for _ in changes:
@@ -151,7 +151,7 @@ class Conversation:
             except Unanswered:
                 if seconds is not None:
                     await pause(seconds)
-                elif await self._went_on():
+                elif await self._was_taken():
                     return
                 else:
                     raise
@@ -160,17 +160,17 @@ class Conversation:
                     return
                 raise _unusable(error) from error
 
-    async def _went_on(self) -> bool:
+    async def _was_taken(self) -> bool:
         """Whether the task that the message continues has stopped waiting, so that the agent must have taken it."""
         if self._ref.task_id:
             with suppress(TimeoutError, ExternalAgentFailed):
-                self._receive(await self._client.get_task(self._agent, self._ref.task_id, self._patience.answer))
+                self._receive(await self._client.get_task(self._agent, self._ref.task_id, self._timeouts.answer))
         return self._has_moved
 
     def _repeats(self) -> Iterator[float | None]:
         """Yields the pauses before the message is sent again; None ends the attempts."""
         extensions: Any = self._agent.card.get("extensions")
-        pauses = self._patience.pauses()
+        pauses = self._timeouts.pauses()
         if isinstance(extensions, dict) and "synapse" in extensions:
             for _ in range(REPEATS):
                 yield next(pauses)
@@ -178,29 +178,29 @@ class Conversation:
 
     async def _follow(self) -> AsyncGenerator[None, None]:
         """Reads the task, and follows it if the agent has streams, until it is settled."""
-        streams, pauses = self._client.has_streams(self._agent), self._patience.pauses()
+        streams, pauses = self._client.has_streams(self._agent), self._timeouts.pauses()
         answered_at = self._clock.monotonic()
         while not self.report.is_settled:
             await pause(next(pauses))
             try:
-                self._receive(await self._client.get_task(self._agent, self.ref.task_id, self._patience.answer))
+                self._receive(await self._client.get_task(self._agent, self.ref.task_id, self._timeouts.answer))
                 answered_at, self.is_lost = self._clock.monotonic(), False
                 yield
                 if not streams or self.report.is_settled:
                     continue
                 async with aclosing(self._follow_stream()) as changes:
                     async for _ in changes:
-                        answered_at, pauses = self._clock.monotonic(), self._patience.pauses()
+                        answered_at, pauses = self._clock.monotonic(), self._timeouts.pauses()
                         yield
             except (TimeoutError, ExternalAgentUnreachable) as error:
                 self.is_lost = True
-                if self._clock.monotonic() - answered_at >= self._patience.lost:
+                if self._clock.monotonic() - answered_at >= self._timeouts.lost:
                     raise _unusable(error) from error
             except _NoStreams:
                 streams = False
 
     async def _follow_stream(self) -> AsyncGenerator[None, None]:
-        updates = self._client.follow(self._agent, self.ref.task_id, self._patience.stream)
+        updates = self._client.follow(self._agent, self.ref.task_id, self._timeouts.stream)
         try:
             async with aclosing(self._receive_all(updates)) as changes:
                 async for _ in changes:

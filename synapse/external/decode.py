@@ -98,22 +98,22 @@ class RemoteTaskState:
         plain = word.lower().removeprefix("task_state_").replace("-", "_")
         return {"cancelled": "canceled", "": "unknown"}.get(plain, sanitise(plain))
 
-    def receive(self, said: Fields) -> None:
+    def receive(self, update: Fields) -> None:
         """Takes a result, or one event of a stream; ignores unknown kinds."""
-        kind = _KINDS.get(text_of(said, "kind"))
+        kind = _KINDS.get(text_of(update, "kind"))
         if kind is not None:
-            said = {kind: said}
-        elif "id" in said and "status" in said:
-            said = {"task": said}
-        if "task" in said:
-            self._task = fields_of(said["task"])
+            update = {kind: update}
+        elif "id" in update and "status" in update:
+            update = {"task": update}
+        if "task" in update:
+            self._task = fields_of(update["task"])
             self._unfinished.clear()
-        elif "message" in said:
-            self._message = fields_of(said["message"])
-        elif "statusUpdate" in said:
-            self._receive_status(fields_of(said["statusUpdate"]))
-        elif "artifactUpdate" in said:
-            self._receive_artifact(fields_of(said["artifactUpdate"]))
+        elif "message" in update:
+            self._message = fields_of(update["message"])
+        elif "statusUpdate" in update:
+            self._receive_status(fields_of(update["statusUpdate"]))
+        elif "artifactUpdate" in update:
+            self._receive_artifact(fields_of(update["artifactUpdate"]))
 
     def answer(self, alias: str) -> ExternalAnswer:
         """Returns the answer so far. Raises ExternalAgentFailed when there is neither a task nor a message."""
@@ -180,11 +180,11 @@ def result_of(answer: HttpAnswer) -> dict[str, Any]:
     return rpc_result(json_object(answer.body))
 
 
-def rpc_result(said: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result of a JSON-RPC response, or `said` itself if it is none. Raises ExternalAgentFailed."""
-    if said.get("error"):
-        raise ExternalAgentFailed(f"it refused{error_text(said)}")
-    return fields_of(said["result"]) if "jsonrpc" in said and "result" in said else said
+def rpc_result(answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns the result of a JSON-RPC response, or `answer` itself if it is none. Raises ExternalAgentFailed."""
+    if answer.get("error"):
+        raise ExternalAgentFailed(f"it refused{error_text(answer)}")
+    return fields_of(answer["result"]) if "jsonrpc" in answer and "result" in answer else answer
 
 
 def json_object(body: bytes | str) -> dict[str, Any]:
@@ -208,10 +208,10 @@ def _reason(body: bytes) -> str:
         return ""
 
 
-def error_text(said: Fields) -> str:
+def error_text(fields: Fields) -> str:
     """Returns the message of an error body in any of the common shapes, as `: text`, or an empty string."""
-    error = said.get("error")
-    for text in (text_of(fields_of(error), "message"), error, said.get("detail"), said.get("message")):
+    error = fields.get("error")
+    for text in (text_of(fields_of(error), "message"), error, fields.get("detail"), fields.get("message")):
         if isinstance(text, str) and text:
             return f": {' '.join(sanitise(text).split())[:300]}"
     return ""

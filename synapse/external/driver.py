@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 from uuid import NAMESPACE_URL, uuid5
 
-from synapse.config.private_files import make_private
+from synapse.config.private_files import make_private, write_private
 from synapse.core.agent import READY, WORKING
 from synapse.core.driver import (
     AgentView,
@@ -41,7 +41,7 @@ from synapse.core.task import TaskId
 from synapse.core.types import Clock
 from synapse.core.waiting import CutOff, read_until
 from synapse.external.client import Unanswered
-from synapse.external.conversation import SOURCE, Conversation, Patience, RemoteClient, ReportTranslator
+from synapse.external.conversation import SOURCE, Conversation, RemoteClient, ReportTranslator, Timeouts
 from synapse.external.encode import NEW, RemoteTaskRef
 
 UNCERTAIN: Final = "delivery_uncertain"
@@ -96,13 +96,13 @@ class RemoteDriver:
         client: RemoteClient,
         refs: RemoteTaskRefs,
         clock: Clock,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._agent = agent
         self._client = client
         self._refs = refs
         self._clock = clock
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._running: _Running | None = None
         self._canceling: set[asyncio.Task[None]] = set()
         self._left = False
@@ -139,7 +139,7 @@ class RemoteDriver:
             return
         ref = replace(ref, trace=turn.trace)
         message = _with_own_id(turn)
-        conversation = Conversation(self._agent, self._client, message, ref, self._clock, self._patience)
+        conversation = Conversation(self._agent, self._client, message, ref, self._clock, self._timeouts)
         running = _Running(turn, conversation)
         self._run(running)
         try:
@@ -266,7 +266,7 @@ async def _cancel(running: _Running) -> None:
 def _with_own_id(turn: Turn) -> Message:
     """Returns the message with another id: two callers here may use one id, and for the agent we are one caller.
 
-    A message always gets the same id, so that an agent that checks ids takes it once.
+    The id depends on nothing but the message and its task, so an agent that checks ids takes a message once.
     """
     message_id = uuid5(NAMESPACE_URL, f"{turn.task_id}/{turn.message.message_id}")
     return replace(turn.message, message_id=MessageId(str(message_id)))
@@ -335,8 +335,7 @@ class FileTaskRefs:
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             make_private(self._path.parent)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(json.dumps(rows))
+            write_private(draft, json.dumps(rows))
             draft.replace(self._path)
         except OSError as error:
             # This process still knows it; only a restart would lose it.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from synapse.config.private_files import make_private
+from synapse.config.private_files import make_private, write_private
 from synapse.core.errors import StoreCorrupt, StoreFailed
 from synapse.core.requests import ExternalAgent
 
@@ -137,8 +137,7 @@ def _replace(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         make_private(path.parent)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        write_private(draft, text)
         draft.replace(path)
     except OSError as error:
         raise StoreFailed(f"{path} cannot be written: {error.strerror}") from error

@@ -93,8 +93,8 @@ class RemoteRequests:
             kind, sentence, hint = _MEANINGS[failed.reason]
             if is_stream and failed.reason is Reason.BODY_TOO_LARGE:
                 sentence = "its stream is longer than {limit} bytes"
-            told = sentence.format(place=f"{place.scheme}://{place.netloc}", detail=failed.detail, limit=LARGEST_ANSWER)
-            raise kind(told, hint=hint) from failed
+            text = sentence.format(place=f"{place.scheme}://{place.netloc}", detail=failed.detail, limit=LARGEST_ANSWER)
+            raise kind(text, hint=hint) from failed
 
 
 def _request(call: Call) -> HttpRequest:

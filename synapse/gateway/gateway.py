@@ -55,7 +55,7 @@ from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope, ServedApp
 from synapse.server.http import Server
 from synapse.server.middleware import CorsApp, ProbedApp
-from synapse.server.peer import NOBODY, PEER, Peer
+from synapse.server.peer import PEER, UNKNOWN_PEER, Peer
 from synapse.server.websocket import ForEveryCaller
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
@@ -344,7 +344,7 @@ class Gateway:
         local = LocalAdmission(auth, self._registry.agents)
 
         def admit(scope: Scope) -> Caller | Awaitable[Caller]:
-            peer: Peer = scope["state"].get(PEER, NOBODY)
+            peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
             if not peer.via_socket:
                 return self._refreshed(self.auth.admit(scope))
             caller = local(scope)

@@ -17,7 +17,7 @@ from synapse.dialects.dialect import Dialect
 from synapse.dialects.paths import A2A_V0_3, A2A_V1
 from synapse.gateway.config import GRPC_PORT, GatewayConfig
 from synapse.gateway.routes import MOUNT
-from synapse.server.peer import NOBODY, Peer, owner_of
+from synapse.server.peer import UNKNOWN_PEER, Peer, owner_of
 
 if TYPE_CHECKING:
     from synapse.core.service import Handler
@@ -69,7 +69,7 @@ class GatewayGrpc:
     def _admit(self, headers: GrpcHeaders, path: str, peer: str) -> Caller | Awaitable[Caller]:
         """Applies the rules of HTTP. gRPC does not expose the connection, so the two addresses identify its owner."""
         host, port = _address(peer)
-        owner = NOBODY
+        owner = UNKNOWN_PEER
         if host == self._host and ":" not in host:
             owner = Peer(via_socket=False, uid=owner_of((host, port), (self._host, self.port)))
         return self._admitted(self._auth.admit_headers(headers, path=path, peer=host, owner=owner))

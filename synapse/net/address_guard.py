@@ -16,7 +16,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -98,7 +98,7 @@ class Target:
 
 
 async def resolve(host: str, port: int) -> Sequence[Address]:
-    """Return every address of `host`. Raises OSError, and UnicodeError for a name that DNS cannot hold."""
+    """Returns every address of `host`. Raises OSError, and UnicodeError for a name that DNS cannot hold."""
     literal = _literal(host)
     if literal is not None:
         return [literal]
@@ -118,7 +118,7 @@ class AddressGuard:
         self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> Sequence[Address]:
-        """Return every address of `host`.
+        """Returns every address of `host`.
 
         One refused address refuses them all: mixing one private address with public ones is how rebinding works.
 
@@ -134,7 +134,7 @@ class AddressGuard:
 
 
 def parse_target(url: str) -> Target:
-    """Parse a URL that a caller chose.
+    """Parses a URL that a caller chose.
 
     Raises InvalidField unless it is an http or https URL in plain ASCII, without user or password.
     """
@@ -161,19 +161,19 @@ def parse_target(url: str) -> Target:
 
 
 def refusal(address: Address, *, allow_private: bool) -> str:
-    """Return why `address` is refused, or "". `allow_private` allows private, shared and loopback addresses."""
+    """Returns why `address` is refused, or "". `allow_private` allows private, shared and loopback addresses."""
     if isinstance(address, IPv6Address):
         embedded = _embedded(address)
         if embedded is not None:
             return refusal(embedded, allow_private=allow_private)
-    what = next((what for network, what in _NETWORKS if _is_in(address, network)), "")
+    what = next((what for network, what in _NETWORKS if address in network), "")
     if not what and isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
         what = _RESERVED
     return "" if allow_private and what in _ALLOWABLE else what
 
 
 def refuse(host: str, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
-    """Raise InvalidField if `address` is refused; `switch` is the setting that would allow it."""
+    """Raises InvalidField if `address` is refused; `switch` is the setting that would allow it."""
     what = refusal(address, allow_private=allow_private)
     if what:
         hint = f"`{switch}` in the settings allows it" if what in _ALLOWABLE else ""
@@ -207,7 +207,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _with_zone(place: tuple[object, ...]) -> Address:
-    """Return the address of a socket address; a link-local one is reachable only with its zone."""
+    """Returns the address of a socket address; a link-local one is reachable only with its zone."""
     zone = place[3] if len(place) == 4 else 0
     host = str(place[0]).partition("%")[0]
     return ip_address(f"{host}%{zone}" if zone else host)
@@ -220,10 +220,6 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
         if address in network:
             return IPv4Address(int(address) >> shift & 0xFFFFFFFF)
     return None
-
-
-def _is_in(address: Address, network: IPv4Network | IPv6Network) -> bool:
-    return address.version == network.version and address in network
 
 
 def _wrong(why: str, hint: str = "") -> InvalidField:

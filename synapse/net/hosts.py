@@ -50,14 +50,13 @@ SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
 _TERMINAL: Final = "ws://localhost/attach"
-_LOOPBACK: Final = "127.0.0.1"
 _NOT_FOUND: Final = 404
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
 def open_host_client(registry: Registry, clock: Clock, on_silence: Callable[[], None]) -> UnixHostClient:
-    """Return the client for the hosts of this machine; it calls `on_silence` when a host does not answer."""
+    """Returns the client for the hosts of this machine; it calls `on_silence` when a host does not answer."""
     return UnixHostClient(registry, clock, on_silence=on_silence)
 
 
@@ -92,14 +91,14 @@ class UnixHostClient:
         self._idle: dict[str, list[_Connection]] = {}
 
     def close(self) -> None:
-        """Close all idle connections."""
+        """Closes all idle connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.writer.close()
         self._idle.clear()
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
-        """Send `request` to the agent's host on behalf of `caller`; see `HostClient.command`."""
+        """Sends `request` to the agent's host on behalf of `caller`; see `HostClient.command`."""
         try:
             body = commands.encode_command(request, caller)
             answer = await self.ask(agent.socket, "POST", commands.PATH, body)
@@ -114,7 +113,7 @@ class UnixHostClient:
             raise OutcomeUnknown(agent.agent_id, agent.port, agent.agent_type, message_id) from silence
 
     async def status(self, agent: AgentEntry) -> AgentStatus:
-        """Return the agent's status. Raises AgentNotResponding."""
+        """Returns the agent's status. Raises AgentNotResponding."""
         try:
             answer = await self.ask(agent.socket, "GET", commands.STATUS, seconds=STATUS_SECONDS)
             return commands.decode_agent_status(answer.body)
@@ -122,7 +121,7 @@ class UnixHostClient:
             raise _not_responding(agent) from silence
 
     async def follow_status(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
-        """Yield the agent's status, then one for each change of its state; see `HostClient.follow_status`."""
+        """Yields the agent's status, then one for each change of its state; see `HostClient.follow_status`."""
         last = ""
         deadline = self._clock.monotonic() + self._return_seconds
         while True:
@@ -142,7 +141,7 @@ class UnixHostClient:
             await pause(_RETRY_SECONDS)
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
-        """Send `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
+        """Sends `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
         agent = await self._waiting_agent(to)
         try:
             # A new connection: the host may be about to close an idle one, and a reply is never sent twice.
@@ -162,7 +161,7 @@ class UnixHostClient:
             raise AgentFailed(f"{agent.agent_id} refused the reply: {commands.decode_failure(answer.body)}")
 
     async def open_terminal(self, agent: AgentEntry) -> Channel:
-        """Connect to the agent's terminal; see `HostClient.open_terminal`."""
+        """Connects to the agent's terminal; see `HostClient.open_terminal`."""
         # Few processes need it, and it takes half as long to load as everything else together.
         from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
         from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
@@ -180,7 +179,7 @@ class UnixHostClient:
     async def ask(
         self, socket: str, method: str, path: str, body: bytes = b"", *, seconds: float = ANSWER_SECONDS
     ) -> HostAnswer:
-        """Send a request to the host at `socket` and return its response. The request is never repeated.
+        """Sends a request to the host at `socket` and returns its response. The request is never repeated.
 
         Raises:
             NoAnswer: the host cannot be reached, closed the connection, or took longer than `seconds`.
@@ -192,14 +191,14 @@ class UnixHostClient:
                 answer, is_reusable = await _exchange(connection, request)
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {seconds:g} seconds", sent=True, timed_out=True) from error
-        if is_reusable:
-            self._keep(socket, connection)
+        if is_reusable and len(idle := self._idle.setdefault(socket, [])) < MAX_IDLE_CONNECTIONS:
+            idle.append(connection._replace(idle_since=self._clock.monotonic()))
         else:
             connection.writer.close()
         return answer
 
     def _take_idle(self, socket: str) -> _Connection | None:
-        """Return an idle connection that can be used, or None; close those that cannot."""
+        """Returns an idle connection that can be used, or None; closes those that cannot."""
         connections = self._idle.get(socket, [])
         oldest = self._clock.monotonic() - IDLE_SECONDS
         while connections:
@@ -218,15 +217,8 @@ class UnixHostClient:
             raise NoAnswer(str(error), sent=False) from error
         return _Connection(reader, writer, self._clock.monotonic())
 
-    def _keep(self, socket: str, connection: _Connection) -> None:
-        connections = self._idle.setdefault(socket, [])
-        if len(connections) < MAX_IDLE_CONNECTIONS:
-            connections.append(connection._replace(idle_since=self._clock.monotonic()))
-        else:
-            connection.writer.close()
-
     async def _waiting_agent(self, to: Sender) -> AgentEntry:
-        """Return the agent that asked, found by its inbox: another agent may use its former port by now."""
+        """Returns the agent that asked, found by its inbox: another agent may use its former port by now."""
         agents = list(await self._registry.agents())
         if not to.inbox:
             return resolve(to.sender_id, agents)
@@ -236,7 +228,7 @@ class UnixHostClient:
         raise AgentNotFound(to.sender_id)
 
     async def _statuses(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
-        """Yield the states of the host's stream until the stream ends. Raises NoAnswer when no host listens."""
+        """Yields the states of the host's stream until the stream ends. Raises NoAnswer when no host listens."""
         connection = await self._connect(agent.socket)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -261,7 +253,7 @@ class UnixHostClient:
             raise AgentFailed(f"{agent.agent_id} refuses to report its state (status {status})")
 
     async def _poll_status(self, agent: AgentEntry) -> AgentStatus:
-        """Return the status. Raises NoAnswer when the host has ended, AgentNotResponding when it is too slow."""
+        """Returns the status. Raises NoAnswer when the host has ended, AgentNotResponding when it is too slow."""
         try:
             answer = await self.ask(agent.socket, "GET", commands.STATUS, seconds=ANSWER_SECONDS)
             return commands.decode_agent_status(answer.body)
@@ -274,7 +266,7 @@ class UnixHostClient:
 
 
 def terminal_refusal(status: int, body: bytes) -> SynapseError:
-    """Return the error for a host that refused a connection to its agent's terminal."""
+    """Returns the error for a host that refused a connection to its agent's terminal."""
     if status == _NOT_FOUND:
         return UnsupportedOperation(
             "this agent has no terminal to attach to", hint="`synapse status` shows what the agent does"
@@ -318,7 +310,7 @@ def _not_responding(agent: AgentEntry) -> AgentNotResponding:
 
 
 async def _connect_unix_or_tcp(agent: AgentEntry) -> _Connection:
-    """Connect to the host's Unix socket, or else to its TCP port: a sandbox may hide the socket's folder."""
+    """Connects to the host's Unix socket, or else to its TCP port: a sandbox may hide the socket's folder."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(agent.socket)
@@ -327,14 +319,14 @@ async def _connect_unix_or_tcp(agent: AgentEntry) -> _Connection:
             raise NoAnswer(str(error), sent=False) from error
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                reader, writer = await asyncio.open_connection(_LOOPBACK, agent.port)
+                reader, writer = await asyncio.open_connection("127.0.0.1", agent.port)
         except OSError as second:
             raise NoAnswer(str(second), sent=False) from second
     return _Connection(reader, writer, 0.0)
 
 
 async def _exchange(connection: _Connection, request: bytes) -> tuple[HostAnswer, bool]:
-    """Send a request; return the response, and whether the connection can be reused.
+    """Sends a request; returns the response, and whether the connection can be reused.
 
     Raises NoAnswer. Closes the connection on any failure.
     """
@@ -360,7 +352,7 @@ def _content_length(head: bytes) -> int:
 
 
 async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[AgentStatus, None]:
-    """Yield the states of a stream until it ends. A host that stops ends it with an `error` event."""
+    """Yields the states of a stream until it ends. A host that stops ends it with an `error` event."""
     chunks = ChunkDecoder() if header(head, b"transfer-encoding").lower() == b"chunked" else None
     decoder = EventDecoder()
     while True:

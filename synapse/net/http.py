@@ -48,13 +48,13 @@ class HttpClient:
         self._secure: ssl.SSLContext | None = None
 
     async def fetch(self, request: HttpRequest, *, seconds: float, limit: int) -> HttpAnswer:
-        """Send a request and return the whole answer, of at most `limit` bytes. Raises as `open` does."""
+        """Sends a request and returns the whole answer, of at most `limit` bytes. Raises as `open` does."""
         async with self.open(request, deadline=deadline_in(seconds)) as response:
             return await response.answer(limit)
 
     @asynccontextmanager
     async def open(self, request: HttpRequest, *, deadline: float | None) -> AsyncGenerator[HttpResponse]:
-        """Send a request and yield the response once its head has arrived. Leaving the block closes the connection.
+        """Sends a request and yields the response once its head has arrived. Leaving the block closes the connection.
 
         `deadline`, by the event loop's clock, ends the wait for the head and for every part of the body.
 
@@ -75,7 +75,7 @@ class HttpClient:
             await connection.close()
 
     async def _loaded(self, scheme: str) -> tuple[type[OutboundConnection], ssl.SSLContext | None]:
-        """Return the connection class and the TLS settings for `scheme`.
+        """Returns the connection class and the TLS settings for `scheme`.
 
         The first call imports httpcore and reads the system's certificates, in a thread: the event loop is not blocked.
         """
@@ -107,12 +107,12 @@ class HttpResponse:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def receive(self) -> bytes:
-        """Return the next bytes of the body, or b"" at its end. Raises HttpFailed."""
+        """Returns the next bytes of the body, or b"" at its end. Raises HttpFailed."""
         async with _until(self._deadline, self._connection):
             return await self._connection.receive()
 
     async def read(self, limit: int) -> bytes:
-        """Return the body to its end. Raises HttpFailed, also when it is larger than `limit`."""
+        """Returns the body to its end. Raises HttpFailed, also when it is larger than `limit`."""
         whole = bytearray()
         while data := await self.receive():
             whole += data
@@ -121,12 +121,12 @@ class HttpResponse:
         return bytes(whole)
 
     async def answer(self, limit: int) -> HttpAnswer:
-        """Return the whole answer. Raises as `read` does."""
+        """Returns the whole answer. Raises as `read` does."""
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
         return HttpAnswer(self.status, await self.read(limit), location)
 
     async def events(self, limit: int) -> AsyncGenerator[ServerEvent]:
-        """Yield the server-sent events of the body. Raises HttpFailed, also when it is larger than `limit`."""
+        """Yields the server-sent events of the body. Raises HttpFailed, also when it is larger than `limit`."""
         decoder, size = EventDecoder(), 0
         while data := await self.receive():
             size += len(data)
@@ -137,7 +137,7 @@ class HttpResponse:
 
 
 def deadline_in(seconds: float) -> float:
-    """Return the event loop's time `seconds` from now."""
+    """Returns the event loop's time `seconds` from now."""
     return asyncio.get_running_loop().time() + seconds
 
 
@@ -149,7 +149,7 @@ def _load_connection() -> type[OutboundConnection]:
 
 @asynccontextmanager
 async def _until(deadline: float | None, connection: OutboundConnection | None = None) -> AsyncGenerator[None]:
-    """Raise HttpTimedOut when the block is not done by `deadline`."""
+    """Raises HttpTimedOut when the block is not done by `deadline`."""
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
@@ -161,7 +161,7 @@ async def _until(deadline: float | None, connection: OutboundConnection | None =
 
 
 def _parse_any_target(url: str) -> Target:
-    """Parse a URL that this machine's user chose. URLs from callers go through the stricter `parse_target`."""
+    """Parses a URL that this machine's user chose. URLs from callers go through the stricter `parse_target`."""
     try:
         place = urlsplit(url)
         port = place.port or PORTS[place.scheme]

@@ -41,7 +41,7 @@ class OutboundConnection:
         )
 
     async def send(self, request: HttpRequest, connect_seconds: float) -> tuple[int, Mapping[str, str]]:
-        """Send the request; return the status and headers of the response. Raises InvalidField or HttpFailed."""
+        """Sends the request; returns the status and headers of the response. Raises InvalidField or HttpFailed."""
         try:
             response = await self._connection.handle_async_request(
                 httpcore.Request(
@@ -74,7 +74,7 @@ class OutboundConnection:
         return self._traffic.sent
 
     async def receive(self) -> bytes:
-        """Return the next bytes of the body, or b"" at its end. Raises HttpFailed."""
+        """Returns the next bytes of the body, or b"" at its end. Raises HttpFailed."""
         if self._body is None:
             return b""
         try:
@@ -85,7 +85,7 @@ class OutboundConnection:
         return data
 
     async def close(self) -> None:
-        """Close the connection at once, without waiting for the server."""
+        """Closes the connection at once, without waiting for the server."""
         try:
             if self._body is not None:
                 await self._body.aclose()
@@ -113,7 +113,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that accepts the connection. Raises InvalidField or HttpFailed."""
+        """Connects to the first address that accepts the connection. Raises InvalidField or HttpFailed."""
         # The addresses share one timeout: a name with many dead addresses takes no longer than one dead address.
         tried = (await self._addresses(host, port))[:_MAX_ADDRESSES]
         seconds = None if timeout is None else timeout / max(1, len(tried))
@@ -193,7 +193,7 @@ class _Traffic:
         self._content = 0
 
     def next_read(self, wanted: int) -> int:
-        """Return how many bytes may be read now. Raises HttpFailed when a limit is exceeded."""
+        """Returns how many bytes may be read now. Raises HttpFailed when a limit is exceeded."""
         if self.has_head:
             # Framing is chunk sizes and extensions, which the limit of the body does not count.
             if self._received - self._content > self._content + _MAX_FRAMING_BYTES + _MAX_HEAD_BYTES:
@@ -204,7 +204,7 @@ class _Traffic:
         return min(wanted, _READ_SIZE, _MAX_HEAD_BYTES - self._received)
 
     def receive(self, data: bytes) -> None:
-        """Count the bytes read. Raises HttpFailed as soon as they cannot be the start of an HTTP response.
+        """Counts the bytes read. Raises HttpFailed as soon as they cannot be the start of an HTTP response.
 
         The parser would wait for the end of the head, while a server of another protocol waits for the client.
         """
@@ -223,7 +223,7 @@ class _Traffic:
 
 
 def _headers(request: HttpRequest, target: Target) -> list[tuple[bytes, bytes]]:
-    """Return the headers that the client adds, then those of the request. Raises UnicodeError."""
+    """Returns the headers that the client adds, then those of the request. Raises UnicodeError."""
     length = [] if request.body is None else [("Content-Length", str(len(request.body)))]
     ours = [("Host", target.authority), ("Accept-Encoding", "identity"), ("Connection", "close"), *length]
     given = {name.lower() for name, _ in request.headers}
@@ -232,8 +232,10 @@ def _headers(request: HttpRequest, target: Target) -> list[tuple[bytes, bytes]]:
 
 
 def _http_failure(error: Exception, traffic: _Traffic) -> HttpFailed:
-    """Translate an exception of httpcore, by the system error that caused it if there is one."""
-    cause = _root_cause(error)
+    """Translates an exception of httpcore, by the system error that caused it if there is one."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return traffic.failed(Reason.CERTIFICATE, cause.verify_message)
     if isinstance(cause, OSError) and not isinstance(cause, TimeoutError | ssl.SSLError):
@@ -249,11 +251,5 @@ def _http_failure(error: Exception, traffic: _Traffic) -> HttpFailed:
 
 
 def _system_message(error: OSError) -> str:
-    """Return the system's message for `error`. The text that asyncio gives it names the address that was tried."""
+    """Returns the system's message for `error`. The text that asyncio gives it names the address that was tried."""
     return os.strerror(error.errno) if error.errno else str(error)
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error

@@ -24,7 +24,7 @@ class RpcRefused(Exception):
 
 
 async def open_rpc(socket: Path, take: Callable[[JsonObject], None]) -> RpcClient:
-    """Connect to the server on a Unix socket.
+    """Connects to the server on a Unix socket.
 
     Raises:
         OSError: nothing listens there, or the server does not speak WebSocket.
@@ -54,7 +54,7 @@ class RpcClient:
         self._number = 0
 
     async def follow(self) -> None:
-        """Read until the connection ends; then fail all open calls with ConnectionResetError."""
+        """Reads until the connection ends; then fails all open calls with ConnectionResetError."""
         try:
             async for text in self._connection:
                 self._receive(text)
@@ -67,7 +67,7 @@ class RpcClient:
             self._calls.clear()
 
     async def call(self, method: str, params: Mapping[str, Any]) -> JsonObject:
-        """Call a method of the server and return its result; an empty object if the result is not an object.
+        """Calls a method of the server and returns its result; an empty object if the result is not an object.
 
         Raises:
             RpcRefused: the server answers with an error.
@@ -89,11 +89,11 @@ class RpcClient:
         return _object_at(answer, "result")
 
     async def notify(self, method: str) -> None:
-        """Send a notification to the server. Raises OSError when the connection is closed."""
+        """Sends a notification to the server. Raises OSError when the connection is closed."""
         await self._send({"method": method})
 
     async def answer(self, request_id: object, result: object) -> None:
-        """Answer a request of the server. Raises OSError when the connection is closed."""
+        """Answers a request of the server. Raises OSError when the connection is closed."""
         await self._send({"id": request_id, "result": result})
 
     async def close(self) -> None:

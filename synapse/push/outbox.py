@@ -6,7 +6,7 @@
 
 Each webhook of each task has a lane. A lane delivers one event after the other, in order; lanes do not wait for one
 another. Nothing is queued in memory: a lane reads a page of the log, and its position is in the store. A notification
-that was sent, but not recorded before the process died, is sent again with the same id; none is skipped.
+that was sent, but not recorded before the process died, is sent again with its old id; none is skipped.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RetrySchedule:
     longest: float = 300.0
 
     def pause(self, failed: int, jitter: float, retry_after: float | None = None) -> float | None:
-        """Return the seconds until the next attempt after `failed` ones, or None when no attempt is left.
+        """Returns the seconds until the next attempt after `failed` ones, or None when no attempt is left.
 
         `jitter`, from 0 to 1, spreads attempts that failed together. The pause is at least `retry_after`, and at most
         `longest`.
@@ -128,7 +128,7 @@ class PushOutbox:
         journal.listen(self._on_update, self._of_task.__contains__)
 
     async def run(self) -> None:
-        """Continue with the webhooks of an earlier process, then deliver until cancelled."""
+        """Continues with the webhooks of an earlier process, then delivers until cancelled."""
         self._is_running = True
         try:
             for number in self._lanes:
@@ -144,20 +144,20 @@ class PushOutbox:
             await asyncio.gather(*jobs, return_exceptions=True)
 
     async def find_new(self) -> None:
-        """Add webhooks that an earlier process left, or that another process has configured."""
+        """Adds webhooks that an earlier process left, or that another process has configured."""
         for push in await self._pushes.open_after(self._inbox, self._last_seen):
             self._last_seen = push.number
             self.add(push)
 
     def add(self, push: Push) -> None:
-        """Start to deliver to this webhook."""
+        """Starts to deliver to this webhook."""
         if push.number not in self._lanes:
             self._lanes[push.number] = _Lane(push.number, push.task_id)
             self._of_task.setdefault(push.task_id, set()).add(push.number)
         self._wake(push.number)
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for deliveries in progress, but not for those that wait for a retry."""
+        """Waits at most `seconds` for deliveries in progress, but not for those that wait for a retry."""
         busy = [job for number, job in self._jobs.items() if number not in self._waiting]
         if busy:
             await asyncio.wait(busy, timeout=seconds)
@@ -172,7 +172,7 @@ class PushOutbox:
             self._jobs[number] = asyncio.get_running_loop().create_task(self._drive(number))
 
     async def _drive(self, number: int) -> None:
-        """Deliver all events of a lane; return when there are no more for now."""
+        """Delivers all events of a lane; returns when there are no more for now."""
         lane = self._lanes[number]
         try:
             while lane.is_behind and not lane.has_ended:
@@ -191,7 +191,7 @@ class PushOutbox:
                 self._drop(lane)
 
     async def _catch_up_or_retry(self, lane: _Lane) -> float | None:
-        """Return the seconds to wait before the next attempt, or None."""
+        """Returns the seconds to wait before the next attempt, or None."""
         try:
             return await self._catch_up(lane)
         except SynapseError as error:
@@ -220,7 +220,7 @@ class PushOutbox:
         return None
 
     async def _process(self, lane: _Lane, recorded: Recorded, told: int) -> float | None:
-        """Apply one event to the lane's task, and deliver it unless it was delivered before.
+        """Applies one event to the lane's task, and delivers it unless it was delivered before.
 
         Returns the seconds until the next attempt, if the delivery failed.
         """
@@ -233,7 +233,7 @@ class PushOutbox:
         return None
 
     async def _deliver(self, lane: _Lane, update: Update) -> float | None:
-        """Make one attempt; return the seconds until the next, or None when the event needs none."""
+        """Makes one attempt; returns the seconds until the next, or None when the event needs none."""
         # Loaded for each attempt: it may have been changed or deleted.
         push = await self._pushes.load(lane.number)
         if push is None:
@@ -316,13 +316,13 @@ class _Lane:
         self.has_ended = False
 
     def reset(self) -> None:
-        """Release the task before a wait: there may be thousands of lanes whose webhook is down."""
+        """Releases the task before a wait: there may be thousands of lanes whose webhook is down."""
         self.task, self.seq = None, 0
         self.is_behind = self.has_waited = True
 
 
 def _log_delivery(push: Push, delivery: Delivery) -> None:
-    """Log a delivery without the URL, which may contain secrets; `synapse push list` shows its safe part."""
+    """Logs a delivery without the URL, which may contain secrets; `synapse push list` shows its safe part."""
     names = {"delivered": "push_delivered", "pending": "push_failed", "given_up": "push_given_up"}
     level = logging.DEBUG if delivery.state is DeliveryState.DELIVERED else logging.WARNING
     facts = {"seq": delivery.seq, "attempts": delivery.attempts, "status": delivery.status, "error": delivery.error}

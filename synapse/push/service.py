@@ -37,7 +37,7 @@ _JSON: Final = "application/json"
 
 
 def open_push(me: AgentEntry, store: TaskStore, journal: Journal, clock: Clock, settings: Settings) -> AgentPush:
-    """Return the push notifications of the agent whose inbox this process holds."""
+    """Returns the push notifications of the agent whose inbox this process holds."""
     webhooks = WebhookSender(allow_private=settings.allow_private_webhooks)
     outbox = PushOutbox(
         me.inbox,
@@ -90,7 +90,7 @@ class PushConfigs:
         self._on_saved = on_saved
 
     async def set(self, task: Task, config: PushConfig) -> PushConfig:
-        """Configure a webhook for the events of the task from now on.
+        """Configures a webhook for the events of the task from now on.
 
         Raises InvalidField, or InvalidRequest when the task has too many webhooks.
         """
@@ -98,7 +98,7 @@ class PushConfigs:
         return await self.keep(task, replace(config, id=config.id or self._new_id()), told)
 
     async def expect(self, config: PushConfig, task_id: str) -> int:
-        """Check the configuration in a message before the message is sent; return the last seq to leave out.
+        """Checks the configuration in a message before the message is sent; returns the last seq to leave out.
 
         Raises InvalidField.
         """
@@ -110,7 +110,7 @@ class PushConfigs:
         return 0
 
     async def keep(self, task: Task, config: PushConfig, told: int) -> PushConfig:
-        """Configure a webhook for the events of the task after the seq `told`.
+        """Configures a webhook for the events of the task after the seq `told`.
 
         Raises InvalidRequest when the task has too many webhooks.
         """
@@ -126,7 +126,7 @@ class PushConfigs:
         return push.config
 
     async def get(self, task: Task, config_id: str) -> PushConfig:
-        """Return a configuration; without an id, the only one. Raises PushConfigNotFound."""
+        """Returns a configuration; without an id, the only one. Raises PushConfigNotFound."""
         configs = await self.list(task)
         found = [config for config in configs if config_id in ("", config.id)]
         if len(found) != 1:
@@ -134,16 +134,16 @@ class PushConfigs:
         return found[0]
 
     async def list(self, task: Task) -> tuple[PushConfig, ...]:
-        """Return all configurations of the task, oldest first."""
+        """Returns all configurations of the task, oldest first."""
         return tuple(push.config for push in await self._pushes.of_task(task.id))
 
     async def delete(self, task: Task, config_id: str) -> None:
-        """Delete a configuration. Idempotent."""
+        """Deletes a configuration. Idempotent."""
         await self._pushes.delete(task.id, config_id)
 
 
 def encoder_for(dialect: str, agent: str) -> NotificationEncoder:
-    """Return the encoder of the dialect that configured a webhook; A2A 1.0 for dialects without their own format."""
+    """Returns the encoder of the dialect that configured a webhook; A2A 1.0 for dialects without their own format."""
     # A dialect is loaded with the first notification in it.
     if dialect == A2A_V0_3:
         from synapse.dialects.a2a_v0_3.push import encode_notification as encode_0_3  # noqa: PLC0415 - see above
@@ -169,7 +169,7 @@ def _encoder(encode: Callable[[Update], bytes | None], media_type: str) -> Notif
 
 
 def _key_check(home: Path, clock: Clock) -> IsKeyValid:
-    """Return a function that says whether an API key is valid. A thread reads the file of keys."""
+    """Returns a function that says whether an API key is valid. A thread reads the file of keys."""
 
     @cache
     def keys() -> KeyFile:

@@ -72,7 +72,7 @@ class WebhookSender:
                 await self._guard.addresses(target.host, target.port)
 
     async def post(self, url: str, headers: Headers, body: bytes) -> PostResult:
-        """Send one notification. It does not raise; the result has the error."""
+        """Sends one notification. It does not raise; the result has the error."""
         try:
             target = parse_target(url)
             agent = ("User-Agent", f"synapse/{__version__}")

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 try:
     import _socket as socket
 except ImportError:
-    import socket  # type: ignore[no-redef]  # the same module under its public name
+    import socket  # type: ignore[no-redef]  # its public name
 
 SUFFIX = ".json"
 BROKEN_SUFFIX = ".broken"
 GATEWAY = "gateway"
 UNKNOWN = 0
 """The start time of a process on a system that does not tell it."""
-_GATEWAYS_FOLDER = "gateways"
 _own_start_times: "dict[int, int]" = {}
 """By pid, because a forked process inherits this table."""
 
@@ -38,7 +37,7 @@ class FileRegistry:
         self.notes: list[str] = []
 
     def entries(self) -> "list[AgentEntry]":
-        """Return the agents whose hosts are or may be alive; remove entries of dead hosts, move broken files aside."""
+        """Returns the agents whose hosts may be alive; removes entries of dead hosts, and moves broken files aside."""
         alive: list[AgentEntry] = []
         for entry in self.written():
             if is_alive(entry):
@@ -48,55 +47,52 @@ class FileRegistry:
         return alive
 
     def written(self) -> "list[AgentEntry]":
-        """Return all entries by agent id, those of dead hosts included."""
-        names = sorted(name for name in self._names() if name.endswith(SUFFIX) and not name.startswith("."))
+        """Returns all entries by agent id, those of dead hosts included."""
+        try:
+            found = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        names = sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
         return [entry for entry in map(self._read, names) if entry is not None]
 
     def find(self, agent_id: str) -> "AgentEntry | None":
-        """Return the entry with exactly this id, whether its host is alive or not."""
+        """Returns the entry with exactly this id, whether its host is alive or not."""
         return self._read(agent_id + SUFFIX) if _is_file_name(agent_id) else None
 
     def write(self, entry: AgentEntry) -> None:
-        """Write the file of `entry` atomically. Raises OSError, and ValueError for an id that is no file name."""
+        """Writes the file of `entry` atomically. Raises OSError, and ValueError for an id that is no file name."""
         if not _is_file_name(entry.agent_id):
             raise ValueError(f"{entry.agent_id!r} cannot be an agent id")
         # `synapse send` writes no entry, so it does not pay for these imports.
         from pathlib import Path
 
-        from synapse.config.private_files import make_private
+        from synapse.config.private_files import make_private, write_private
 
         make_private(Path(self.folder))
         path = self._path(entry.agent_id + SUFFIX)
         draft = self._path(f".{entry.agent_id}.{os.getpid()}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(encode(entry.as_dict()) + "\n")
+        write_private(Path(draft), encode(entry.as_dict()) + "\n")
         os.replace(draft, path)
 
     def restore(self, entry: AgentEntry) -> bool:
-        """Write `entry` again if its file is missing; return whether it was. Leaves the file of another host alone."""
+        """Writes `entry` if its file is missing, and returns whether it was. Never replaces another host's file."""
         if self.find(entry.agent_id) is not None:
             return False
         self.write(entry)
         return True
 
     def remove(self, agent_id: str) -> None:
-        """Remove the entry of an agent, if there is one."""
+        """Removes the entry of an agent, if there is one."""
         if _is_file_name(agent_id):
             _ignore_os_error(os.unlink, self._path(agent_id + SUFFIX))
 
     def remove_dead(self, entry: AgentEntry) -> None:
-        """Remove `entry`, unless a new host has replaced it since it was read."""
+        """Removes `entry`, unless a new host has replaced it since it was read."""
         now = self.find(entry.agent_id)
         if now is not None and (now.pid, now.pid_started) == (entry.pid, entry.pid_started):
             self.remove(entry.agent_id)
             outcome = "removed" if self.find(entry.agent_id) is None else "could not remove"
             self.notes.append(f"{outcome} {entry.agent_id}: its host (pid {entry.pid}) is gone")
-
-    def _names(self) -> "list[str]":
-        try:
-            return os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
 
     def _read(self, name: str) -> "AgentEntry | None":
         path = self._path(name)
@@ -111,22 +107,19 @@ class FileRegistry:
         except ValueError:
             entry = None
         if entry is None or entry.agent_id + SUFFIX != name:
-            self._move_aside(path)
+            # Writers rename whole files into place, so a broken file is not one that is being written.
+            _ignore_os_error(os.replace, path, path + BROKEN_SUFFIX)
+            self.notes.append(f"{path} does not describe an agent; moved to {os.path.basename(path)}{BROKEN_SUFFIX}")
             return None
         return entry
-
-    def _move_aside(self, path: str) -> None:
-        # Writers rename whole files into place, so a broken file is not one that is being written.
-        _ignore_os_error(os.replace, path, path + BROKEN_SUFFIX)
-        self.notes.append(f"{path} does not describe an agent; moved to {os.path.basename(path)}{BROKEN_SUFFIX}")
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
 
 def gateways(home: "str | os.PathLike[str]") -> FileRegistry:
-    """Return the registry of this user's running gateways. It has its own folder, because a gateway is no agent."""
-    return FileRegistry(os.path.join(home, _GATEWAYS_FOLDER))
+    """Returns the registry of this user's running gateways. It has its own folder, because a gateway is no agent."""
+    return FileRegistry(os.path.join(home, "gateways"))
 
 
 def is_alive(entry: AgentEntry) -> bool:
@@ -183,7 +176,7 @@ def is_stopped(pid: int, started: int) -> bool:
 
 
 def start_time(pid: int) -> "int | None":
-    """Return when `pid` started, in ticks since boot, or None when no such process runs."""
+    """Returns when `pid` started, in ticks since boot, or None when no such process runs."""
     fields = _stat_fields(pid)
     if fields is not None:
         return None if fields[0] in (b"Z", b"X") else int(fields[19])
@@ -193,7 +186,7 @@ def start_time(pid: int) -> "int | None":
 
 
 def own_start_time() -> int:
-    """Return when this process started, or UNKNOWN. Reads it once, so an event loop waits for it at most once."""
+    """Returns when this process started, or UNKNOWN. Reads it once, so an event loop waits for it at most once."""
     pid = os.getpid()
     if pid not in _own_start_times:
         _own_start_times[pid] = start_time(pid) or UNKNOWN
@@ -201,7 +194,7 @@ def own_start_time() -> int:
 
 
 def own_namespace() -> int:
-    """Return the PID namespace of this process; UNKNOWN on a system that has none."""
+    """Returns the PID namespace of this process; UNKNOWN on a system that has none."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -220,7 +213,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def controlling_terminal(pid: int) -> int:
-    """Return the device number of the process's controlling terminal; 0 when it has none, or without /proc."""
+    """Returns the device number of the process's controlling terminal; 0 when it has none, or without /proc."""
     fields = _stat_fields(pid)
     return 0 if fields is None else int(fields[4])
 
@@ -259,7 +252,7 @@ def _ignore_os_error(act: "Any", *paths: str) -> None:
 
 
 def _stat_fields(pid: int) -> "list[bytes] | None":
-    """Return the fields of /proc/PID/stat from the third on: [0] is the state, [4] tty_nr, [19] the start time."""
+    """Returns the fields of /proc/PID/stat from the third on: [0] is the state, [4] tty_nr, [19] the start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def open_local_registry(folder: str | Path, monotonic: Callable[[], float]) -> CachedRegistry:
-    """Return the registry in `folder`, which need not exist yet."""
+    """Returns the registry in `folder`, which need not exist yet."""
     return LocalRegistry(FileRegistry(folder), monotonic)
 
 
@@ -76,7 +76,7 @@ class LocalRegistry:
         )
 
     async def agents(self) -> tuple[AgentEntry, ...]:
-        """Return the agents whose hosts are alive, by agent id. Raises RegistryFailed."""
+        """Returns the agents whose hosts are alive, by agent id. Raises RegistryFailed."""
         if self._reading is not None:
             # This read began before the call and may have missed later changes.
             with suppress(RegistryFailed):
@@ -90,19 +90,19 @@ class LocalRegistry:
         return (await asyncio.shield(self._reading)).agents
 
     async def find(self, agent_id: str) -> AgentEntry | None:
-        """Return the entry with exactly this id, whether its host is alive or not."""
+        """Returns the entry with exactly this id, whether its host is alive or not. Raises RegistryFailed."""
         return await self._run(partial(self._files.find, agent_id))
 
     async def publish(self, entry: AgentEntry) -> None:
-        """Write `entry`, so that others find the agent. Raises RegistryFailed."""
+        """Writes `entry`, so that others find the agent. Raises RegistryFailed."""
         await self._run(partial(self._files.write, entry))
 
     async def withdraw(self, agent_id: str) -> None:
-        """Remove an entry, if there is one."""
+        """Removes an entry, if there is one. Raises RegistryFailed."""
         await self._run(partial(self._files.remove, agent_id))
 
     def recheck(self) -> None:
-        """Make the next `agents` check again whether each host is alive: one of them did not answer."""
+        """Makes the next `agents` check again whether each host is alive: one of them did not answer."""
         self._last = self._last._replace(at=float("-inf"))
 
     def _run(self, act: Callable[[], T]) -> asyncio.Future[T]:
@@ -117,7 +117,7 @@ class LocalRegistry:
             ) from error
 
     def _read(self) -> _Read:
-        """Read all files and check whether their hosts are alive. Runs in the registry's thread."""
+        """Reads all files and checks whether their hosts are alive. Runs in the registry's thread."""
         now, modified_at = time.time_ns(), _modified_at(self._files.folder)
         at = self._monotonic()
         agents = tuple(self._files.entries())
@@ -131,7 +131,7 @@ class LocalRegistry:
 
 
 def _modified_at(folder: str) -> int:
-    """Return the folder's modification time. The kernel answers from memory, so this may run in the event loop."""
+    """Returns the folder's modification time. The kernel answers from memory, so this may run in the event loop."""
     try:
         # Runs for each request, and `Path.stat` takes half as long again.
         return os.stat(folder).st_mtime_ns  # noqa: PTH116 - see above

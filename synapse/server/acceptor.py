@@ -183,10 +183,10 @@ class Acceptor:
 
     async def _open(self, connection: socket.socket, peer: Peer, slot: Slot) -> None:
         protocol = self._new_protocol({PEER: peer, SLOT: slot})
-        patience = _HANDSHAKE_SECONDS if self._tls else None
+        timeout = _HANDSHAKE_SECONDS if self._tls else None
         try:
             await self._loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=patience
+                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=timeout
             )
         except OSError:
             # The peer left, or does not speak TLS. (ssl.SSLError and TimeoutError are OSErrors.)

@@ -68,7 +68,6 @@ CALLER_LEFT: Final = "caller_left"
 REFUSALS_A_MINUTE: Final = 60
 LONGEST_LOGGED_PATH: Final = 200
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_JSON_HINT: Final = 'add -H "Content-Type: application/json"'
 
 Admit = Callable[[Scope], Caller | Awaitable[Caller]]
 """Returns the caller of a request, or an awaitable of it; raises AccessDenied, RateLimited."""
@@ -162,7 +161,7 @@ class HttpApp:
             answer = await self._handle(scope, receive, send, exchange)
         except SynapseError as error:
             exchange.error = error.code
-            self._refusals.note(scope, error, exchange.caller)
+            self._refusals.record(scope, error, exchange.caller)
             answer = (exchange.encode_error or self._error_encoder(scope, exchange))(error)
             # The rest of such a body is not read, so the connection must end.
             last = isinstance(error, BodyTooLarge | BodyTooSlow)
@@ -178,7 +177,7 @@ class HttpApp:
             return
         send_whole = answer_whole(send)
         if send_whole is None or not send_whole(answer, last=last):
-            await _send(answer, send, last=last)
+            await _send_answer(answer, send, last=last)
 
     def _error_encoder(self, scope: Scope, exchange: _Exchange) -> EncodeError:
         """Chooses how to encode an error before the body was read: by the path and the headers alone."""
@@ -304,7 +303,7 @@ class HttpApp:
         except ChannelClosed:
             return
         except SynapseError as error:
-            self._refusals.note(scope, error, None)
+            self._refusals.record(scope, error, None)
             await channel.fail(error, self._error_encoder(scope, _Exchange())(error))
         except Exception:
             # The outermost handler, as for requests.
@@ -379,7 +378,7 @@ class _RefusalLog:
         self._begun = float("-inf")
         self._logged = self._left_out = 0
 
-    def note(self, scope: Scope, error: SynapseError, caller: Caller | None) -> None:
+    def record(self, scope: Scope, error: SynapseError, caller: Caller | None) -> None:
         """Logs a refused request, unless it only reads."""
         method = scope.get("method", "GET")
         if method in _READING and not isinstance(error, AccessDenied):
@@ -393,20 +392,16 @@ class _RefusalLog:
             self._left_out += 1
             return
         self._logged += 1
-        log.info("request_refused", extra=_refusal_fields(method, scope["path"], error, caller))
+        fields = {"method": method, "path": scope["path"][:LONGEST_LOGGED_PATH], "error": error.code}
+        if caller is not None and (caller.agent_id or caller.name):
+            fields["caller"] = caller.agent_id or caller.name
+        if not isinstance(error, InvalidRequest):
+            # The error of an invalid request may quote it, and logs must not hold the text of messages.
+            fields["why"] = str(error)[:LONGEST_LOGGED_PATH]
+        log.info("request_refused", extra=fields)
 
 
-def _refusal_fields(method: str, path: str, error: SynapseError, caller: Caller | None) -> dict[str, str]:
-    fields = {"method": method, "path": path[:LONGEST_LOGGED_PATH], "error": error.code}
-    if caller is not None and (caller.agent_id or caller.name):
-        fields["caller"] = caller.agent_id or caller.name
-    if not isinstance(error, InvalidRequest):
-        # The error of an invalid request may quote it, and logs must not hold the text of messages.
-        fields["why"] = str(error)[:LONGEST_LOGGED_PATH]
-    return fields
-
-
-async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
+async def _send_answer(answer: WireAnswer, send: Send, *, last: bool) -> None:
     headers = [*answer.headers]
     if answer.status not in WITHOUT_BODY:
         headers += [(b"content-type", answer.media_type), (b"content-length", b"%d" % len(answer.body))]
@@ -417,7 +412,7 @@ async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
 
 
 async def _whole_body(message: MutableMapping[str, Any], receive: Receive, limit: int) -> bytes:
-    """Returns a body whose first piece is `message`."""
+    """Returns a body whose first piece is `message`. Raises BodyTooLarge, BodyTooSlow."""
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -445,8 +440,10 @@ def _body_headers(headers: Headers) -> tuple[int, bytes]:
 
 
 def _check_media_type(value: bytes) -> None:
+    """Raises UnsupportedMediaType unless a Content-Type names a kind of JSON."""
     media_type = value.partition(b";")[0].strip().lower()
     if media_type == b"application/json" or media_type.endswith(b"+json"):
         return
     shown = media_type[:80].decode("latin-1") or "nothing"
-    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=_JSON_HINT)
+    hint = 'add -H "Content-Type: application/json"'
+    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=hint)

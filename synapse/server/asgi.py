@@ -131,11 +131,11 @@ class PendingResults:
 
 def _watch(pending: asyncio.Future[Any], receive: Receive, send: Send) -> Callable[[], None]:
     """Cancels `pending` when the caller leaves; returns a function that stops watching."""
-    tell = when_left(send)
-    if tell is None:
+    call_when_left = when_left(send)
+    if call_when_left is None:
         return _Watcher(pending, receive).close
-    tell(pending.cancel)
-    return partial(tell, None)
+    call_when_left(pending.cancel)
+    return partial(call_when_left, None)
 
 
 class _Watcher:

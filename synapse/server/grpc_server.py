@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-import grpc  # type: ignore[import-untyped]  # it has no types of its own
-import grpc.aio  # type: ignore[import-untyped]  # the same
+import grpc  # type: ignore[import-untyped]  # it has no types
+import grpc.aio  # type: ignore[import-untyped]  # it has no types
 import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -120,13 +120,12 @@ class GrpcServer:
     def offer(self, *services: GrpcService) -> None:
         """Serves these services, and their reflection. Call it before `serve`."""
         description = Description(service.name for service in services)
-        describe = partial(self._describe, services[0], description)
-        self._server.add_generic_rpc_handlers(
-            [
-                *(self._handlers(one) for one in services),
-                *(_reflection_handlers(name, describe) for name in REFLECTION_SERVICES),
-            ]
-        )
+        handlers = [self._handlers(service) for service in services]
+        for name in REFLECTION_SERVICES:
+            describe = partial(self._describe, services[0], description, f"/{name}/{REFLECTION_METHOD}")
+            methods: dict[str, Any] = {REFLECTION_METHOD: grpc.stream_stream_rpc_method_handler(describe)}
+            handlers.append(grpc.method_handlers_generic_handler(name, methods))
+        self._server.add_generic_rpc_handlers(handlers)
 
     def bind(self, host: str, port: int, *, tls: tuple[bytes, bytes] | None = None) -> int:
         """Binds a port, or any free one for 0, and returns it; `tls` is a private key and a certificate, in PEM.
@@ -266,14 +265,6 @@ class GrpcServer:
                     yield update
             except CutOff:
                 raise _ending() from None
-
-
-def _reflection_handlers(name: str, describe: Callable[..., AsyncGenerator[bytes, None]]) -> Any:
-    handlers: dict[str, Any] = {}
-    handlers[REFLECTION_METHOD] = grpc.stream_stream_rpc_method_handler(
-        partial(describe, f"/{name}/{REFLECTION_METHOD}")
-    )
-    return grpc.method_handlers_generic_handler(name, handlers)
 
 
 def _ending() -> AgentExited:

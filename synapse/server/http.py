@@ -111,7 +111,7 @@ class Server:
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn's server, without its signal handlers and without ten wake-ups a second."""
+    """uvicorn's server, without its signal handlers and its ten wake-ups a second."""
 
     def __init__(self, config: uvicorn.Config, app: ServedApp, limits: ConnectionLimits) -> None:
         super().__init__(config)
@@ -129,12 +129,12 @@ class _QuietServer(uvicorn.Server):
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         listeners = sockets or []
+        too_many = RateLimited("too many connections are open to this port", seconds=RETRY_SECONDS)
+        refusal = answer_bytes(self._app.refusal(too_many))
         await super().startup([one for one in listeners if one.family == socket.AF_UNIX])
         for listener in listeners:
             if listener.family != socket.AF_UNIX:
-                acceptor = Acceptor(
-                    listener, self._new_connection, self._limits, refusal=_too_many(self._app), tls=self.config.ssl
-                )
+                acceptor = Acceptor(listener, self._new_connection, self._limits, refusal=refusal, tls=self.config.ssl)
                 self._acceptors.append(acceptor)
                 acceptor.start()
 
@@ -165,11 +165,6 @@ class _QuietServer(uvicorn.Server):
         for acceptor in self._acceptors:
             acceptor.close()
         await super().shutdown(sockets)
-
-
-def _too_many(app: ServedApp) -> bytes:
-    """Returns the HTTP answer for a connection beyond the limit."""
-    return answer_bytes(app.refusal(RateLimited("too many connections are open to this port", seconds=RETRY_SECONDS)))
 
 
 class LateWebSocket(asyncio.Protocol):

@@ -1,17 +1,17 @@
-"""HTTP/1.1 of one connection: uvicorn's own protocol on llhttp, with the limits that it lacks.
+"""The HTTP/1.1 protocol of one connection: uvicorn's own, on llhttp, with the limits that it lacks.
 
 uvicorn parses requests, runs the application, answers in order, keeps the connection alive and hands it to a
 WebSocket. HttpProtocol adds:
 
-    peer          what the kernel says of the other end is in `scope["state"]`, with the connection's slot
-    arrival       a request must arrive within a time limit, and its head within a size
-    reading       a client that does not read what was written is disconnected
-    resting       a connection without a request is closed, with the same clock as the other limits
-    pipelining    no more is read while requests wait, so neither they nor their bytes pile up
-    leaving       the request that is being answered learns that its client has left, also with requests behind it
-    refusals      what is not HTTP gets an answer in the words of the dialect, behind the answers to what was
-    upgrades      a body behind `Upgrade: h2c` is a body, and never read as the next request
-    trailers      do not become headers
+    peer          puts what the kernel knows of the other end, and the connection's slot, into `scope["state"]`
+    arrival       limits the time in which a request must arrive, and the size of its head
+    reading       disconnects a client that does not read its answers
+    keep-alive    closes an idle connection by `enforce_time_limits`, not by a timer for each connection
+    pipelining    reads no more while requests wait, so neither they nor their bytes pile up
+    disconnects   reports them to the request that is being answered, also if more requests follow it
+    refusals      answers invalid HTTP with an error of the dialect, after the answers to earlier requests
+    upgrades      reads the body after `Upgrade: h2c` as a body, never as the next request
+    trailers      keeps them out of the headers
 
 The server calls `enforce_time_limits` about once a second, so no connection has a timer of its own for them.
 """
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 HEAD_LIMIT: Final = 64 * 1024
-"""Bytes that may come without completing a head or bringing some of a body."""
+"""Bytes that may arrive without completing a head or adding to a body."""
 PARSED_AT_ONCE: Final = 16 * 1024
 """Bytes given to the parser before checking whether requests wait: one read can bring ten thousand requests."""
 STALLED_SECONDS: Final = 120.0
-"""A client that reads nothing of what waits for it is disconnected after so long. The kernel reports reading in large
-steps, so a slow reader can look idle for a while."""
+"""How long a client may read nothing of its answers. The kernel reports reading in large steps, so a slow reader can
+look idle for a while."""
 LINGER_SECONDS: Final = 5.0
-"""What a client still sends behind its last answer is thrown away for so long."""
+"""How long bytes that a client sends after its last answer are discarded."""
 CLOSING_SECONDS: Final = 30.0
-"""The same as STALLED_SECONDS, once the connection is closing and only the rest is to be read."""
+"""How long a client may read nothing once the connection is closing; shorter than STALLED_SECONDS."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -73,31 +73,33 @@ class HttpProtocol(HttpToolsProtocol):
         self.app = cast("Any", self._run)
         self._answering: RequestCycle | None = None
         self._unparsed = b""
-        """Received, and kept back while requests wait."""
+        """Bytes that are held back while requests wait."""
         self._is_paused = False
-        """The transport does not read."""
+        """Whether the transport has been told to stop reading."""
         self._is_arriving = False
-        """A request has begun, and its end has not come."""
+        """Whether a request has begun and not arrived whole."""
         self._incomplete: RequestCycle | None = None
-        """The same request, once its head is here."""
-        self._fruitless = 0
+        """The request that is arriving, once its head is complete."""
+        self._bytes_without_progress = 0
+        """Bytes parsed since a head was completed or a body grew."""
         self._refusal = b""
-        """The last answer of this connection. Once it is set, what comes is thrown away."""
+        """The last answer of this connection. Once it is set, further bytes are discarded."""
         self._is_over = False
-        """The last answer is written."""
+        """Whether the last answer is written."""
         self._over_since = math.inf
         self._arrived = 0
+        """How many requests have arrived whole."""
         self._awaited = (-1, 0.0)
-        """The value of `_arrived` when a request was first seen to be awaited, and when that was."""
+        """The value of `_arrived` when the wait for the present request was first noticed, and the time of that."""
         self._unsent = (math.inf, 0.0)
-        """Bytes that the client has not read, and when they last became fewer."""
+        """How many bytes the client has not read, and the time when they last became fewer."""
 
     # Called by the transport.
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
-        # uvicorn resumes reading with each answer and each `receive`; `resume_reading` decides whether that is time.
+        # uvicorn resumes reading with each answer and each `receive`; `resume_reading` decides whether it is time.
         self.flow = FlowControl(cast("asyncio.Transport", self))
         if PEER not in self.app_state:
             self.app_state[PEER] = peer_of(transport.get_extra_info("socket"))
@@ -107,10 +109,10 @@ class HttpProtocol(HttpToolsProtocol):
         answering = self._answering
         super().connection_lost(exc)
         if answering is not None:
-            answering.lose()  # uvicorn tells only the newest request
+            answering.report_disconnect()  # uvicorn tells only the newest request
         if SLOT in self.app_state:
             self.app_state[SLOT].release()
-        self._let_go()
+        self._break_reference_cycles()
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -145,11 +147,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         parser, scope = self.parser, cast("Scope", self.scope)
         if parser.should_upgrade():
-            return  # to `_upgrade`, when the parser has let go
-        self._fruitless = 0
+            return  # to `_parse`, which calls `_upgrade`
+        self._bytes_without_progress = 0
         scope["http_version"] = version = parser.get_http_version()
         scope["method"] = parser.get_method().decode("ascii")
-        scope["raw_path"], scope["query_string"] = _split(self.url)
+        scope["raw_path"], scope["query_string"] = _split_url(self.url)
         path = scope["raw_path"].decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
         # Trailers go into another list than the headers of the request.
@@ -164,7 +166,7 @@ class HttpProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            # After an answer that came before the body, nobody could tell whether the body still follows.
+            # If the answer is sent before the body, the server cannot know whether the body still follows.
             keep_alive=version == "1.1" and parser.should_keep_alive() and not self.expect_100_continue,
             on_response=self.on_response_complete,
         )
@@ -177,7 +179,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def on_body(self, body: bytes) -> None:
-        self._fruitless = 0
+        self._bytes_without_progress = 0
         super().on_body(body)
 
     @override
@@ -189,7 +191,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._arrived += 1
         super().on_message_complete()
 
-    # Requests, one after the other.
+    # Requests, one at a time.
 
     def _begin(self, cycle: RequestCycle) -> None:
         self._answering = cycle
@@ -199,7 +201,7 @@ class HttpProtocol(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
 
     def _run(self, scope: Any, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """Run the application, with the cycle itself as `send`; it may have lost its client before it began."""
+        """Runs the application with the cycle itself as `send`, unless the client left before it began."""
         return self._served(scope, receive, self._answering or send)
 
     @override
@@ -223,7 +225,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Called by the server.
 
     def enforce_time_limits(self, now: float) -> None:
-        """Refuse a request that does not arrive, and disconnect a client that does not read; `now` is in seconds."""
+        """Refuses a request that does not arrive, and disconnects a client that does not read; `now` is in seconds."""
         if self.transport.is_closing():
             allowed = CLOSING_SECONDS
         else:
@@ -264,13 +266,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._parse(piece)
 
     def _catch_up(self) -> None:
-        """Parse what was kept back, and read on when nothing of it is left."""
+        """Parses the bytes that were held back, and resumes reading when none are left."""
         self._parse_unparsed()
         if not self._unparsed and not self.flow.read_paused:
             self.resume_reading()
 
     def _parse(self, data: bytes) -> None:
-        self._fruitless += len(data)
+        self._bytes_without_progress += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -278,11 +280,11 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(400, InvalidRequest("this cannot be read as HTTP", hint="speak HTTP/1.1"))
         else:
-            if self._fruitless > HEAD_LIMIT:
+            if self._bytes_without_progress > HEAD_LIMIT:
                 self._refuse(431, InvalidRequest(f"the head of the request is larger than {HEAD_LIMIT} bytes"))
 
     def _upgrade(self, rest: bytes) -> None:
-        """Hand the connection to a WebSocket if one is asked for and no answer is due; else serve a plain request."""
+        """Hands the connection to a WebSocket if it asks for one and no answer is due; else serves a plain request."""
         method = self.parser.get_method()
         if method == b"CONNECT":
             self._refuse(400, InvalidRequest("this is no proxy", hint="leave CONNECT to proxies"))
@@ -290,20 +292,20 @@ class HttpProtocol(HttpToolsProtocol):
         if self._answering is None and self._should_upgrade():
             self.scope["method"] = method.decode("ascii")
             self.handle_websocket_upgrade()
-            self._let_go()
+            self._break_reference_cycles()
             return
-        # The parser took a body for the other protocol. What a proxy takes for a body must never be a request of its
-        # own, so the head is parsed again without the header, and the body behind it.
+        # The parser took the body for bytes of the other protocol. A proxy reads it as a body, so it must never be read
+        # as a request of its own: the head is parsed again without the header, and then the body.
         head = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode("ascii"))]
         head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self._unparsed = rest + self._unparsed
         self._parse(b"\r\n".join([*head, b"", b""]))
 
-    # The end.
+    # The last answer, and the end.
 
     def _refuse(self, status: int, error: SynapseError) -> None:
-        """Read nothing more. Answer with `error` behind the requests that arrived whole, and close the connection."""
+        """Reads nothing more. Answers with `error` after the requests that arrived whole, and closes the connection."""
         broken = self._incomplete
         answer = self._served.refusal(error, self._head_so_far() if broken is None else cast("Scope", broken.scope))
         self._refusal = answer_bytes(answer._replace(status=status), self.server_state.default_headers)
@@ -311,24 +313,24 @@ class HttpProtocol(HttpToolsProtocol):
         if self._answering is broken:
             self._send_refusal()
         elif self._answering is None:
-            self.transport.close()  # the broken request was answered before all of its body came
+            self.transport.close()  # the broken request was answered before all of its body arrived
         elif broken is not None:
             self.pipeline.popleft()
 
     def _send_refusal(self) -> None:
         broken = self._answering
         if broken is not None:
-            broken.lose()
-        if broken is not None and broken.response_started:
-            self.transport.close()
-            return
+            broken.report_disconnect()
+            if broken.response_started:
+                self.transport.close()
+                return
         self.transport.write(self._refusal)
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """End our side, and wait a little for the client to end its own.
+        """Ends our side, and waits a little for the client to end its own.
 
-        Closing on a client that still sends would reset the connection, and the last answer with it.
+        Closing while the client still sends would reset the connection, and the client would lose the last answer.
         """
         self._is_over = True
         self._answering = None
@@ -342,7 +344,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.resume_reading()
 
     def _head_so_far(self) -> Scope | None:
-        """Return what has come of the head of a request: enough to tell its dialect, or None."""
+        """Returns the part of a request's head that has arrived, to choose the dialect by; None without a header."""
         if not self._is_arriving or not self.headers:
             return None
         path, _, query = self.url.partition(b"?")
@@ -350,8 +352,8 @@ class HttpProtocol(HttpToolsProtocol):
         known = {"method": method, "path": unquote(path.decode("latin-1")), "raw_path": path, "query_string": query}
         return {**cast("Scope", self.scope), **known}
 
-    def _let_go(self) -> None:
-        """Break the cycles of references, which would stay in memory until the collector runs."""
+    def _break_reference_cycles(self) -> None:
+        """Lets the memory be freed at once, not only when the garbage collector runs."""
         self.parser = cast("Any", None)
         self.cycle = cast("Any", None)
         self.app = cast("Any", None)
@@ -362,21 +364,21 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class RequestCycle(RequestResponseCycle):
-    """One request and its answer. It is the `send` of the application, with the short ways that `asgi` describes."""
+    """One request and its answer. It is the `send` of the application, with the shortcuts that `asgi` describes."""
 
     is_last = False
-    """Its answer is the last one of the connection, though its body may still be on its way."""
+    """Whether its answer is the last one of the connection, though its body may still be arriving."""
     _on_leave: Callable[[], object] | None = None
 
     async def __call__(self, message: Any) -> None:
         if self.scope["http_version"] != "1.1":
-            # Chunks came with 1.1. Before, the end of the connection is the end of the answer.
+            # HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
             self.chunked_encoding = False
             self.expected_content_length = len(message.get("body", b""))
         await self.send(message)
 
     def answer(self, answer: WireAnswer, *, last: bool = False) -> bool:
-        """Write a plain answer with one write; return False for any other, which ASGI's messages must carry."""
+        """Writes a plain answer with one write; returns False for any other, which must be sent by ASGI messages."""
         if last and not self.disconnected and not self.response_started:
             self.is_last = True
             self._write_whole(answer_bytes(answer, self.default_headers))
@@ -397,32 +399,32 @@ class RequestCycle(RequestResponseCycle):
         self.on_response()
 
     def body_at_hand(self) -> bytes | None:
-        """Return the whole body, if all of it has come."""
+        """Takes the whole body if all of it has arrived; else returns None."""
         if self.more_body or self.disconnected or self.waiting_for_100_continue:
             return None
         body = bytes(self.body)
         self.body.clear()
         self.message_event.clear()
-        # Only who reads notices that the client leaves.
+        # A disconnect is noticed only while the transport reads.
         self.flow.resume_reading()
         return body
 
     def when_left(self, call: Callable[[], object] | None) -> None:
-        """Call this when the client leaves; there is one such call at most."""
+        """Sets the function to call when the client disconnects, or None for no function."""
         self._on_leave = call
         if call is not None and self.disconnected:
             call()
 
-    def lose(self) -> None:
-        """Tell the application that its client has left."""
+    def report_disconnect(self) -> None:
+        """Tells the application that its client has disconnected."""
         self.disconnected = True
         self.message_event.set()
         if self._on_leave is not None:
             self._on_leave()
 
 
-def _split(url: bytes) -> tuple[bytes, bytes]:
-    """Return the path and the query; raises httptools.HttpParserInvalidURLError."""
+def _split_url(url: bytes) -> tuple[bytes, bytes]:
+    """Returns the path and the query. Raises httptools.HttpParserInvalidURLError."""
     if url.startswith(b"/") and b"#" not in url:
         path, _, query = url.partition(b"?")
         return path, query
@@ -432,7 +434,7 @@ def _split(url: bytes) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=32)
 def _plain_head(status: int, media_type: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """Return all that stands before the length of the body; `headers` change once a second, with the date."""
+    """Returns the answer up to the length of its body; `headers` change once a second, with the date."""
     if HEADER_VALUE_RE.search(media_type):
         raise ValueError(f"not a media type: {media_type[:80]!r}")
     return STATUS_LINE[status] + _lines((*headers, (b"content-type", media_type))) + b"content-length: "
@@ -443,10 +445,10 @@ def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def answer_bytes(answer: WireAnswer, headers: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """Return the last answer of a connection, with its body."""
-    about = (
+    """Returns the bytes of the last answer of a connection."""
+    about_body = (
         (b"content-type", answer.media_type),
         (b"content-length", b"%d" % len(answer.body)),
         (b"connection", b"close"),
     )
-    return STATUS_LINE[answer.status] + _lines((*headers, *answer.headers, *about)) + b"\r\n" + answer.body
+    return STATUS_LINE[answer.status] + _lines((*headers, *answer.headers, *about_body)) + b"\r\n" + answer.body

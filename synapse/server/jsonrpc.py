@@ -19,7 +19,6 @@ from synapse.dialects.dialect import (
     Call,
     CallRoute,
     Dialect,
-    Params,
     RpcTable,
     StreamCall,
     WireAnswer,
@@ -57,7 +56,7 @@ def _refuse_unread(
 
     A refusal of access also has the HTTP status and the challenge.
     """
-    dialect = dialects.get(_named(demanded, wire)) or next(iter(dialects.values()))
+    dialect = dialects.get(_demanded_or_empty(demanded, wire)) or next(iter(dialects.values()))
     table = cast("RpcTable", dialect.rpc)
     answer = _fault_answer(table.encode_fault, None, error)
     if not isinstance(error, AccessDenied | RateLimited):
@@ -66,7 +65,7 @@ def _refuse_unread(
     return answer._replace(status=plain.status, headers=plain.headers)
 
 
-def _named(demanded: Demanded, wire: WireRequest) -> str:
+def _demanded_or_empty(demanded: Demanded, wire: WireRequest) -> str:
     """Returns the dialect that the headers demand, or an empty string, also for an unknown one."""
     try:
         return demanded(wire)
@@ -97,28 +96,33 @@ class RpcDispatcher:
     def ask(self, wire: WireRequest) -> AnyCall | WireAnswer:
         """Returns the decoded call, or the error that answers it."""
         try:
-            spoken = _read(wire.body)
+            rpc = _read(wire.body)
         except MalformedCall as error:
-            return _fault_answer(self._unread(wire).encode_fault, _id_in(wire.body), error)
+            return _fault_answer(self._table_of_unread(wire).encode_fault, _id_in(wire.body), error)
         except SynapseError as error:
-            return _fault_answer(self._unread(wire).encode_fault, None, error)
+            return _fault_answer(self._table_of_unread(wire).encode_fault, None, error)
         try:
-            table = self._table(spoken.method, self._demanded(wire))
+            table = self._table(rpc.method, self._demanded(wire))
         except SynapseError as error:
-            return _fault_answer(self.encode_fault, spoken.id, error)
-        tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
-        encode_error: EncodeError = partial(tell, table.encode_fault, spoken.id)
+            return _fault_answer(self.encode_fault, rpc.id, error)
+        encode_as = _fault_event if rpc.method in table.faults_as_events else _fault_answer
+        encode_error: EncodeError = partial(encode_as, table.encode_fault, rpc.id)
+        ask = table.methods.get(rpc.method)
+        if ask is None:
+            hint = "known here: " + ", ".join(table.methods)
+            return encode_error(RouteNotFound(f"there is no method '{rpc.method[:80]}'", hint=hint))
         try:
-            call = _method(table, spoken.method)(bytes(spoken.params), wire)
+            call = ask(bytes(rpc.params), wire)
         except SynapseError as error:
             return encode_error(error)
-        return _with_id(call, spoken.id, encode_error)
+        return _with_id(call, rpc.id, encode_error)
 
-    def _unread(self, wire: WireRequest) -> RpcTable:
+    def _table_of_unread(self, wire: WireRequest) -> RpcTable:
         """Returns the table for a call whose method cannot be read: by the version in the headers."""
-        return self._tables.get(_named(self._demanded, wire), self._first)
+        return self._tables.get(_demanded_or_empty(self._demanded, wire), self._first)
 
     def _table(self, method: str, demanded: str) -> RpcTable:
+        """Returns the demanded table, else the one that has the method, else the first."""
         if demanded:
             return self._tables[demanded]
         for table in self._tables.values():
@@ -127,14 +131,8 @@ class RpcDispatcher:
         return self._first
 
 
-def _method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], AnyCall]:
-    ask = table.methods.get(name)
-    if ask is None:
-        raise RouteNotFound(f"there is no method '{name[:80]}'", hint="known here: " + ", ".join(table.methods))
-    return ask
-
-
 def _read(body: bytes) -> _CallShape:
+    """Returns the call. Raises MalformedJson, or MalformedCall if it is JSON and not a call."""
     try:
         return _CALL.decode(body)
     except msgspec.ValidationError as error:
@@ -151,7 +149,7 @@ def _read(body: bytes) -> _CallShape:
 
 
 def _id_in(body: bytes) -> CallId:
-    """The id of what is not quite a call, if it has a usable one."""
+    """Returns the id in the JSON of a malformed call, or None if it has no usable one."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -161,18 +159,18 @@ def _id_in(body: bytes) -> CallId:
 
 
 def _with_id(call: AnyCall, call_id: CallId, encode_error: EncodeError) -> AnyCall:
-    """The same call; its answers and its errors carry the id."""
+    """Returns the call with encoders that add its id to each answer, event and error."""
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % _ID.encode(call_id)
     if isinstance(call, StreamCall):
-        return StreamCall(call.request, partial(_wrapped_event, head, call.encode), encode_error, call.headers)
-    return Call(call.request, partial(_wrapped, head, call.encode), encode_error, headers=call.headers)
+        return StreamCall(call.request, partial(_event_with_head, head, call.encode), encode_error, call.headers)
+    return Call(call.request, partial(_result_with_head, head, call.encode), encode_error, headers=call.headers)
 
 
-def _wrapped(head: bytes, encode: Callable[[R], bytes], result: R) -> bytes:
+def _result_with_head(head: bytes, encode: Callable[[R], bytes], result: R) -> bytes:
     return b"%b%b}" % (head, encode(result))
 
 
-def _wrapped_event(head: bytes, encode: Callable[[Update], WireEvent | None], update: Update) -> WireEvent | None:
+def _event_with_head(head: bytes, encode: Callable[[Update], WireEvent | None], update: Update) -> WireEvent | None:
     event = encode(update)
     return None if event is None else event._replace(data=b"%b%b}" % (head, event.data))
 
@@ -183,6 +181,6 @@ def _fault_answer(encode_fault: EncodeFault, call_id: CallId, error: SynapseErro
 
 
 def _fault_event(encode_fault: EncodeFault, call_id: CallId, error: SynapseError) -> WireAnswer:
-    """The same as the only event of a stream."""
+    """Encodes an error as the only event of a stream."""
     answer = _fault_answer(encode_fault, call_id, error)
     return answer._replace(body=b"data: %b\n\n" % answer.body, media_type=sse.MEDIA_TYPE)

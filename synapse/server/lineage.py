@@ -117,7 +117,7 @@ def terminal_doubt(lineage: Lineage, entries: Iterable[AgentEntry], proc: str = 
 
 
 def agent_of(processes: Iterable[Process], entries: Iterable[AgentEntry]) -> str:
-    """Return the agent whose host or CLI is the nearest of these processes, or an empty string."""
+    """Returns the agent whose host or CLI is the nearest of these processes, or an empty string."""
     hosts: dict[int, AgentEntry] = {}
     clis: dict[int, AgentEntry] = {}
     for entry in entries:

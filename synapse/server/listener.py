@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from synapse.config.private_files import make_folders
 from synapse.core.errors import InvalidSettings, PortTaken
 
 LOOPBACK: Final = "127.0.0.1"
@@ -121,9 +122,7 @@ def listen_in(folder: Path, name: str, *, uid: int) -> UnixListener:
         InvalidSettings: another user owns the folder, others can write into it, or it cannot be created.
     """
     try:
-        # One by one: with `parents=True` the umask would decide who may write into the parents.
-        for one in reversed((folder, *folder.parents)):
-            one.mkdir(mode=0o700, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise InvalidSettings(
             f"{folder} cannot be a folder for sockets: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"

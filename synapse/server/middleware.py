@@ -37,12 +37,12 @@ CACHE_SECONDS: Final = 1.0
 Check = Callable[[], Awaitable[object]]
 """Checks whether the server can work; raises a SynapseError when it cannot."""
 
-_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
-_HEADERS: Final = (
+_ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+_ALLOWED_HEADERS: Final = (
     b"Authorization, Content-Type, X-API-Key, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID,"
     b" If-None-Match, traceparent"
 )
-_SHOWN: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions, X-A2A-Extensions"
+_EXPOSED_HEADERS: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions, X-A2A-Extensions"
 _MAX_AGE_SECONDS: Final = b"600"
 _SCHEMES: Final = ("http", "https")
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
@@ -80,8 +80,8 @@ async def _allow(origin: bytes, send: Send) -> None:
     """Answers a preflight: it carries no credentials, and asks only whether the page may send the real request."""
     headers = [
         *_readable_by(origin),
-        (b"access-control-allow-methods", _METHODS),
-        (b"access-control-allow-headers", _HEADERS),
+        (b"access-control-allow-methods", _ALLOWED_METHODS),
+        (b"access-control-allow-headers", _ALLOWED_HEADERS),
         (b"access-control-max-age", _MAX_AGE_SECONDS),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -91,7 +91,7 @@ async def _allow(origin: bytes, send: Send) -> None:
 def _readable_send(origin: bytes, send: Send) -> Send:
     async def send_readable(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message["headers"], *_readable_by(origin), (b"access-control-expose-headers", _SHOWN)]
+            headers = [*message["headers"], *_readable_by(origin), (b"access-control-expose-headers", _EXPOSED_HEADERS)]
             message = {**message, "headers": headers}
         await send(message)
 

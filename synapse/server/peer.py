@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from synapse.core.caller import Caller
 from synapse.server.lineage import UNKNOWN, Lineage, peer_process
 
-Place = tuple[str, int]
+SocketAddress = tuple[str, int]
 T = TypeVar("T")
 
 PEER: Final = "peer"
@@ -42,7 +42,7 @@ _INTERFACE: Final = struct.Struct("=III")
 _ANSWER: Final = struct.Struct("=BBBB48sIIIII")
 
 
-def owner_of(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
+def owner_of(theirs: SocketAddress, ours: SocketAddress, proc: Path = Path("/proc")) -> int | None:
     """Returns the uid that owns the socket bound to `theirs` and connected to `ours`, or None when not certain."""
     if sys.platform != "linux":
         return None
@@ -54,7 +54,7 @@ def owner_of(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | No
         return read_table(theirs, ours, proc)
 
 
-def ask_kernel(theirs: Place, ours: Place) -> int | None:
+def ask_kernel(theirs: SocketAddress, ours: SocketAddress) -> int | None:
     """Asks by netlink (sock_diag). Raises OSError where it does not exist, or the kernel finds no such socket."""
     addresses = (
         _PORTS.pack(theirs[1], ours[1])
@@ -73,7 +73,7 @@ def ask_kernel(theirs: Place, ours: Place) -> int | None:
     return int(uid) if state == _ESTABLISHED and inode else None
 
 
-def read_table(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
+def read_table(theirs: SocketAddress, ours: SocketAddress, proc: Path = Path("/proc")) -> int | None:
     """Searches /proc/net/tcp, and tcp6, which has the row of a program that uses an IPv6 socket for IPv4."""
     for name, spell in (("tcp", _hexadecimal), ("tcp6", _hexadecimal_mapped)):
         row = re.compile(
@@ -89,15 +89,15 @@ def read_table(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | 
     return None
 
 
-def _hexadecimal(place: Place) -> str:
+def _hexadecimal(address: SocketAddress) -> str:
     # The kernel prints the address as a number in the machine's own byte order.
-    (number,) = struct.unpack("=I", socket.inet_aton(place[0]))
-    return f"{number:08X}:{place[1]:04X}"
+    (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
+    return f"{number:08X}:{address[1]:04X}"
 
 
-def _hexadecimal_mapped(place: Place) -> str:
+def _hexadecimal_mapped(address: SocketAddress) -> str:
     (mark,) = struct.unpack("=I", b"\0\0\xff\xff")
-    return f"{0:016X}{mark:08X}{_hexadecimal(place)}"
+    return f"{0:016X}{mark:08X}{_hexadecimal(address)}"
 
 
 class Peer:
@@ -113,7 +113,8 @@ class Peer:
         self.caller: Caller | None = None
 
 
-NOBODY: Final = Peer(via_socket=False)
+UNKNOWN_PEER: Final = Peer(via_socket=False)
+"""The peer of a request that came without one."""
 
 
 def peer_of(connection: socket.socket) -> Peer:
@@ -126,8 +127,8 @@ def peer_of(connection: socket.socket) -> Peer:
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     if uid != os.getuid():
         return Peer(via_socket=True, uid=uid, pid=pid)
-    # At once, in the loop: a command that is killed behind its request has exited a moment later, and its message would
-    # be of an unverified sender (decision 0024).
+    # At once, in the loop: a command that is killed right after its request has exited a moment later, and its message
+    # would be of an unverified sender (decision 0024).
     return Peer(via_socket=True, uid=uid, pid=pid, lineage=peer_process(connection, pid)())
 
 

@@ -1,13 +1,13 @@
-"""Which route a path means. Compiled once from the dialects' tables; a request costs a dictionary or two.
+"""Finds the route of a path, in a table that is compiled once from the dialects.
 
-A path without `{name}` is found in one dictionary by its raw bytes. All others are found in a tree, segment by segment:
+Paths without `{name}` are in one dictionary, by their raw bytes. All others are in a tree, segment by segment:
 
     tasks ─┬─ send                       POST
            ├─ {…}:cancel                 POST
            └─ {…} ─┬─                    GET
                    └─ cancel             POST
 
-A verb behind a colon is looked for only where a route has it: ids may hold colons.
+A verb after a colon is searched only where a route has one: ids may hold colons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Endpoint:
-    """A route, the dialect that it belongs to, and what its `{name}` segments are called there."""
+    """A route, its dialect, and the names of its `{name}` segments."""
 
     __slots__ = ("dialect", "names", "route")
 
@@ -51,25 +51,27 @@ class RouteTable:
         self._tree = _Node()
         for dialect in dialects:
             for route in dialect.routes:
-                self._add(Endpoint(dialect, route))
+                endpoint = Endpoint(dialect, route)
+                node = self._tree
+                for segment in route.path.split("/")[1:]:
+                    node = node.child(segment)
+                node.methods[route.method] = (*node.methods.get(route.method, ()), endpoint)
+                if not endpoint.names:
+                    self._fixed[route.path.encode("ascii")] = node.methods
 
     def match(self, method: str, raw_path: bytes) -> Match:
-        """Return what serves this request.
+        """Returns the endpoints of this request.
 
         Raises:
             RouteNotFound: nothing is served at the path.
             MethodNotAllowed: the path is served, but not with that method.
         """
         methods = self._fixed.get(raw_path)
-        if methods is None:
-            return self._match_tree(method, raw_path)
-        endpoints = methods.get(method)
-        return Match(endpoints, ()) if endpoints else Match(_other_method(method, raw_path, methods), ())
-
-    def _match_tree(self, method: str, raw_path: bytes) -> Match:
+        if methods is not None:
+            return Match(methods.get(method) or _other_method(method, raw_path, methods), ())
         values: list[bytes] = []
         node: _Node | None = self._tree
-        # One slash at the end is forgiven: people and clients add it.
+        # One slash at the end is ignored: people and clients add it.
         for segment in raw_path.removesuffix(b"/").split(b"/")[1:]:
             if node is None:
                 break
@@ -82,16 +84,6 @@ class RouteTable:
             raise _no_route(raw_path)
         endpoints = node.methods.get(method) or _other_method(method, raw_path, node.methods)
         return Match(endpoints, tuple([_decoded(value, raw_path) for value in values]))
-
-    def _add(self, endpoint: Endpoint) -> None:
-        path = endpoint.route.path
-        node = self._tree
-        for segment in path.split("/")[1:]:
-            node = node.child(segment)
-        known = node.methods.get(endpoint.route.method, ())
-        node.methods[endpoint.route.method] = (*known, endpoint)
-        if not endpoint.names:
-            self._fixed[path.encode("ascii")] = node.methods
 
 
 _Methods = dict[str, tuple[Endpoint, ...]]
@@ -107,7 +99,7 @@ class _Node:
         self.methods: _Methods = {}
 
     def child(self, segment: str) -> _Node:
-        """The node below for a segment of a route's path, made if it is new."""
+        """Returns the child for a segment of a route's path; creates it if it is missing."""
         if not segment.startswith("{"):
             return self.named.setdefault(segment.encode("ascii"), _Node())
         verb = segment.partition("}")[2]
@@ -118,7 +110,7 @@ class _Node:
         return self.any
 
     def unnamed(self, segment: bytes) -> tuple[_Node | None, bytes]:
-        """The node below for a segment that nothing is called, and the value that it has there."""
+        """Returns the child for a segment that is no fixed name, and the value of that segment."""
         if self.verbs:
             stem, colon, verb = segment.rpartition(b":")
             node = self.verbs.get(colon + verb)
@@ -128,7 +120,10 @@ class _Node:
 
 
 def _other_method(method: str, raw_path: bytes, methods: _Methods) -> tuple[Endpoint, ...]:
-    """HEAD is a GET whose body the server leaves out; a stream has no end to find out, so it takes no HEAD."""
+    """Returns the endpoints of GET for HEAD, whose body the server omits; streams take no HEAD, as they may never end.
+
+    Raises MethodNotAllowed.
+    """
     if method == "HEAD":
         endpoints = tuple([end for end in methods.get("GET", ()) if not isinstance(end.route, StreamRoute)])
         if endpoints:
@@ -137,7 +132,7 @@ def _other_method(method: str, raw_path: bytes, methods: _Methods) -> tuple[Endp
 
 
 def _decoded(segment: bytes, raw_path: bytes) -> str:
-    """The text of a segment. Routing is done before decoding, so an escaped slash stays inside its segment."""
+    """Returns the text of a segment. It is decoded after routing, so an escaped slash stays inside its segment."""
     try:
         text = (unquote_to_bytes(segment) if b"%" in segment else segment).decode("utf-8")
     except UnicodeDecodeError:

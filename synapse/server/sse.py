@@ -33,8 +33,9 @@ _RESUBSCRIBE: Final = "subscribe again when it is back, with the last id as Last
 
 def event_bytes(event: WireEvent) -> bytes:
     """Returns the bytes of one event; its data must be on one line."""
+    position = b"id: %b\n" % event.id.encode("ascii") if event.id else b""
     name = b"event: %b\n" % event.name.encode("ascii") if event.name else b""
-    encoded = b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
+    encoded = b"%b%bdata: %b\n\n" % (position, name, event.data)
     return encoded if event.then is None else encoded + event_bytes(event.then)
 
 
@@ -63,16 +64,20 @@ class EventWriter(Generic[T]):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             ours += [asyncio.ensure_future(self._write(items, send)), asyncio.ensure_future(caller_left(receive))]
-            await self._first_of(ours, send)
+            await self._wait_for_first(ours, send)
             is_cut_off = not any(part.done() for part in ours[:2])
         finally:
-            await _end(ours)
+            # Waits for them, so that none reads the items while they are closed.
+            for part in ours:
+                part.cancel()
+            await asyncio.gather(*ours, return_exceptions=True)
             await items.aclose()
         if is_cut_off:
             await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_RESUBSCRIBE)))
         await send({"type": "http.response.body", "body": b""})
 
-    async def _first_of(self, ours: list[asyncio.Future[None]], send: Send) -> None:
+    async def _wait_for_first(self, ours: list[asyncio.Future[None]], send: Send) -> None:
+        """Waits until one of `ours` is done or the server stops; sends a comment whenever that takes long."""
         ends = {*ours, self._closing}
         while True:
             done, _ = await asyncio.wait(ends, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
@@ -100,13 +105,6 @@ class EventWriter(Generic[T]):
         if answer.media_type == MEDIA_TYPE:
             return _chunk(answer.body)  # already an event
         return _chunk(b"event: error\ndata: %b\n\n" % answer.body)
-
-
-async def _end(ours: list[asyncio.Future[None]]) -> None:
-    """Cancels the running parts and waits for them, so that none reads the items while they are closed."""
-    for part in ours:
-        part.cancel()
-    await asyncio.gather(*ours, return_exceptions=True)
 
 
 def _chunk(body: bytes) -> dict[str, Any]:

@@ -31,14 +31,14 @@ _BUFFER: Final = 4096
 
 
 def ring(lock_file: int) -> None:
-    """Wake all listeners; `lock_file` is a descriptor of a file that `prepare` has prepared."""
+    """Wakes all listeners; `lock_file` is a descriptor of a file that `prepare` has prepared."""
     # The commit counts even if the ring fails.
     with suppress(OSError):
         os.pread(lock_file, 1, 0)
 
 
 def prepare(lock_file: int) -> None:
-    """Write one byte to an empty lock file: the kernel reports no access for a read of an empty file."""
+    """Writes one byte to an empty lock file: the kernel reports no access for a read of an empty file."""
     if not os.fstat(lock_file).st_size:
         os.pwrite(lock_file, b"\n", 0)
 
@@ -63,7 +63,7 @@ class Listener:
         return self._is_watching
 
     async def wait(self, rings: int, seconds: float) -> None:
-        """Return when the count of rings is not `rings`, when it is time to check anyway, or after `seconds`."""
+        """Returns when the count of rings is not `rings`, when it is time to check anyway, or after `seconds`."""
         if self.rings != rings:
             return
         self._is_watching = self._is_watching or self._watch()
@@ -75,14 +75,16 @@ class Listener:
             self._waiting.discard(rung)
 
     def close(self) -> None:
-        """Stop listening. Idempotent."""
+        """Stops listening. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._loop.remove_reader(descriptor)
             os.close(descriptor)
 
     def _watch(self) -> bool:
-        return self._descriptor >= 0 and _add_watch(self._descriptor, self._path, _ACCESS | _ATTRIBUTES)
+        if self._descriptor < 0:
+            return False
+        return int(_libc().inotify_add_watch(self._descriptor, self._path, _ACCESS | _ATTRIBUTES)) >= 0
 
     def _receive(self) -> None:
         try:
@@ -110,14 +112,10 @@ def _has_more_than_access(events: bytes) -> bool:
 
 
 def _open_inotify() -> int:
-    """Return a descriptor of inotify, or -1 where there is none."""
+    """Returns a descriptor of inotify, or -1 where there is none."""
     if sys.platform != "linux":
         return -1
     return int(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-
-
-def _add_watch(descriptor: int, path: bytes, mask: int) -> bool:
-    return int(_libc().inotify_add_watch(descriptor, path, mask)) >= 0
 
 
 def _libc() -> ctypes.CDLL:

@@ -18,6 +18,7 @@ from threading import Event
 from typing import Final
 from urllib.parse import quote
 
+from synapse.config.private_files import make_folders
 from synapse.core.errors import (
     InvalidRequest,
     StoreCorrupt,
@@ -53,12 +54,12 @@ _NETWORK_TYPES: Final = re.compile(
 
 
 def assume_alive(_holder: str) -> bool:
-    """Return True: the safe `is_alive` for callers that cannot tell whether a holder of a lease is alive."""
+    """Returns True: the safe `is_alive` for callers that cannot tell whether a holder of a lease is alive."""
     return True
 
 
 def open_file(path: Path, *, lock_timeout: float, is_alive: IsAlive = assume_alive) -> sqlite3.Connection:
-    """Return a connection to a store of the current schema; create or migrate the file first if needed.
+    """Returns a connection to a store of the current schema; creates or migrates the file first if needed.
 
     Several processes may do this at once. Raises StoreFailed (StoreInUse while a process that holds a lease uses an
     older schema), OSError or sqlite3.Error.
@@ -76,7 +77,7 @@ def open_file(path: Path, *, lock_timeout: float, is_alive: IsAlive = assume_ali
 
 
 def connect(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
-    """Return a connection for one thread at a time that begins no transaction by itself.
+    """Returns a connection for one thread at a time that begins no transaction by itself.
 
     Raises sqlite3.Error also when the file does not exist: reading a deleted store must not create an empty one.
     """
@@ -96,7 +97,7 @@ def connect(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
 
 
 def check_file(path: Path, *, lock_timeout: float) -> None:
-    """Read the whole file. Raises StoreCorrupt if SQLite finds damage."""
+    """Reads the whole file. Raises StoreCorrupt if SQLite finds damage."""
     with closing(connect(path, lock_timeout=lock_timeout)) as connection:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
@@ -105,7 +106,7 @@ def check_file(path: Path, *, lock_timeout: float) -> None:
 
 @contextmanager
 def file_lock(path: Path, timeout: float) -> Generator[None]:
-    """Hold the lock that every writer takes. It polls instead of queueing, so use it rarely.
+    """Holds the lock that every writer takes. It polls instead of queueing, so use it rarely.
 
     Raises StoreLocked.
     """
@@ -125,14 +126,14 @@ def file_lock(path: Path, timeout: float) -> Generator[None]:
 
 
 def prepare_location(path: Path) -> None:
-    """Create the folder and the files of a store, readable by their user only.
+    """Creates the folder and the files of a store, readable by their user only.
 
     Raises:
         StoreUnsafe: the folder is on a network file system.
         OSError: a folder or file cannot be created.
     """
     refuse_network(path.parent, _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else "")
-    make_private_folders(path.parent)
+    make_folders(path.parent)
     for file in (path, lock_path(path)):
         # SQLite gives the WAL the mode of the database file.
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -145,15 +146,8 @@ def prepare_location(path: Path) -> None:
             file.chmod(0o600)
 
 
-def make_private_folders(folder: Path) -> None:
-    """Create `folder` and its missing parents, accessible by their user only. Raises OSError."""
-    # One by one: `parents=True` would give the parents the mode of the umask.
-    for each in reversed((folder, *folder.parents)):
-        each.mkdir(mode=0o700, exist_ok=True)
-
-
 def refuse_network(folder: Path, mounts: str) -> None:
-    """Raise StoreUnsafe if `folder` is on a network file system, by `mounts` in the format of /proc/self/mountinfo."""
+    """Raises StoreUnsafe if `folder` is on a network file system, by `mounts` in the format of /proc/self/mountinfo."""
     kind = filesystem_type(folder.resolve(), mounts)
     if _NETWORK_TYPES.fullmatch(kind):
         raise StoreUnsafe(
@@ -163,7 +157,7 @@ def refuse_network(folder: Path, mounts: str) -> None:
 
 
 def filesystem_type(folder: Path, mounts: str) -> str:
-    """Return the type of the file system that holds `folder`, or "" when it is unknown."""
+    """Returns the type of the file system that holds `folder`, or "" when it is unknown."""
     best, kind = -1, ""
     for line in mounts.splitlines():
         mount, _, source = line.partition(" - ")
@@ -178,7 +172,7 @@ def filesystem_type(folder: Path, mounts: str) -> str:
 
 
 def lock_path(path: Path) -> Path:
-    """Return the path of the file that writers lock before each write, and that wakes listeners after it.
+    """Returns the path of the file that writers lock before each write, and that wakes listeners after it.
 
     It is not the database itself, whose locks belong to SQLite.
     """
@@ -186,19 +180,19 @@ def lock_path(path: Path) -> Path:
 
 
 def uri(path: Path) -> str:
-    """Return the URI that opens an existing database; for a plain path SQLite would create an empty one."""
+    """Returns the URI that opens an existing database; for a plain path SQLite would create an empty one."""
     return f"file:{quote(str(path))}?mode=rw"
 
 
 def migrations() -> list[tuple[int, str]]:
-    """Return the migrations in order: the schema version after each, and its statements."""
+    """Returns the migrations in order: the schema version after each, and its statements."""
     folder = resources.files("synapse.store").joinpath("migrations")
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return sorted((int(file.name.partition("_")[0]), file.read_text(encoding="utf-8")) for file in files)
 
 
 def store_error(error: Exception, path: Path) -> SynapseError:
-    """Translate an exception of sqlite3 or of the file system."""
+    """Translates an exception of sqlite3 or of the file system."""
     match error:
         case SynapseError():
             return error
@@ -230,7 +224,7 @@ def corrupt(path: Path, what: str) -> StoreCorrupt:
 
 
 def _pending(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str]]:
-    """Return the migrations that the file still needs. Raises StoreCorrupt or StoreTooNew."""
+    """Returns the migrations that the file still needs. Raises StoreCorrupt or StoreTooNew."""
     known = migrations()
     version, application, tables = _schema(connection)
     if application != APPLICATION_ID and (tables or version):
@@ -244,7 +238,7 @@ def _pending(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str]
 
 
 def _schema(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Return the schema version, the application id and the number of tables, read in one transaction."""
+    """Returns the schema version, the application id and the number of tables, read in one transaction."""
     connection.execute("BEGIN")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -282,7 +276,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, is_alive: IsAlive) -> N
 
 
 def _require_unused(connection: sqlite3.Connection, path: Path, schema: int, is_alive: IsAlive) -> None:
-    """Raise StoreInUse while a process that holds a lease is alive: it has opened the store with the older schema.
+    """Raises StoreInUse while a process that holds a lease is alive: it has opened the store with the older schema.
 
     The caller holds the lock file, so no process can acquire a lease meanwhile.
     """

@@ -26,8 +26,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, assert_never
 
+from synapse.config.private_files import make_folders
 from synapse.core.errors import StoreLost
-from synapse.store.file import APPLICATION_ID, make_private_folders, uri
+from synapse.store.file import APPLICATION_ID, uri
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class StoreFiles:
         self._remember()
 
     def _remember(self) -> None:
-        """Open the database, and note the identities and the header of the files at the path."""
+        """Opens the database, and notes the identities and the header of the files at the path."""
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._identity = _identity(os.fstat(self._descriptor))
         self._other_identities = tuple(_identity_at(other) for other in self._others)
@@ -81,7 +82,7 @@ class StoreFiles:
         self._application = _Header(self._descriptor).application
 
     def adopt(self) -> None:
-        """Continue with the files that are at the path now; a connection has read them. Raises OSError."""
+        """Continues with the files that are at the path now; a connection has read them. Raises OSError."""
         with self._checking:
             before = self._descriptor
             self._remember()
@@ -89,24 +90,24 @@ class StoreFiles:
             self.generation += 1
 
     def fault(self) -> str:
-        """Return what happened to the files, or "" when they are in place."""
+        """Returns what happened to the files, or "" when they are in place."""
         loss = self.loss()
         now = self._path_now() if loss is Loss.MOVED else ""
         return f"{loss.value} to {now}" if now else loss.value
 
     def require(self) -> None:
-        """Raise StoreLost unless the files are in place."""
+        """Raises StoreLost unless the files are in place."""
         if fault := self.fault():
             raise lost(self.path, fault)
 
     def close(self) -> None:
-        """Close the files. Idempotent."""
+        """Closes the files. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def save(self, connection: sqlite3.Connection) -> bool:
-        """If the files are gone from their path, save their content from the files that are still open.
+        """Saves the content of files that are gone from their path, from those that are still open.
 
         Returns whether the store at the path is complete now. Raises OSError or sqlite3.Error.
         """
@@ -126,7 +127,7 @@ class StoreFiles:
                 assert_never(loss)
 
     def loss(self) -> Loss:
-        """Return what happened to the files."""
+        """Returns what happened to the files."""
         try:
             there = os.stat(self._text)  # noqa: PTH116 - runs for each read and write, and a Path doubles the cost
         except FileNotFoundError:
@@ -167,7 +168,7 @@ class StoreFiles:
             return True
 
     def _save_into_place(self, connection: sqlite3.Connection) -> bool:
-        """Write the content of the deleted log into the database, which is still in place."""
+        """Writes the content of the deleted log into the database, which is still in place."""
         if any(_identity_at(other) not in (None, ours) for other, ours in self._our_others()):
             # Another process has begun a new log: a checkpoint of the old one would damage the database.
             return self._save_copy(connection)
@@ -176,8 +177,8 @@ class StoreFiles:
         return True
 
     def _save_copy(self, connection: sqlite3.Connection) -> bool:
-        """Write the whole store to a new file, and link that to the store's path if the path is free."""
-        make_private_folders(self.path.parent)
+        """Writes the whole store to a new file, and links that to the store's path if the path is free."""
+        make_folders(self.path.parent)
         saved = self.path.with_name(f"{self.path.name}{SAVED}{os.getpid()}")
         saved.unlink(missing_ok=True)
         os.close(os.open(saved, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -207,7 +208,7 @@ class StoreFiles:
 
 
 def lost(path: Path, what: str) -> StoreLost:
-    """Return the error for a store whose files are not in place."""
+    """Returns the error for a store whose files are not in place."""
     return StoreLost(
         f"{path} {what} while this process had it open; nothing was stored",
         hint="`synapse restart` the running agents (`synapse list`): the first one puts the store back",

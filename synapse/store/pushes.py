@@ -90,7 +90,7 @@ def _pushes(connection: Connection, name: str, values: tuple[object, ...]) -> li
 
 
 def _push(row: Sequence[Any]) -> Push:
-    """Return the push of a row: six columns of the push, then seven of its pending delivery or None."""
+    """Returns the push of a row: six columns of the push, then seven of its pending delivery or None."""
     number, task_id, config_id, inbox, told, body = row[:6]
     return Push(
         number=number,

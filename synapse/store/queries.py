@@ -28,16 +28,15 @@ _KEY_BYTES: Final = 8
 _SMALLEST_KEY: Final = -(2 ** (8 * _KEY_BYTES - 1))
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([78])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 """A UUID of version 7, which begins with the time, or of version 8, which ends with it if Synapse made it."""
-_TIME_FIRST: Final = "7"
 
 
 def query(name: str) -> str:
-    """Return the statement with this name."""
+    """Returns the statement with this name."""
     return _queries()[name]
 
 
 def write_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> None:
-    """Run a statement with VALUES for many rows, in few steps.
+    """Runs a statement with VALUES for many rows, in few steps.
 
     Each step releases the GIL, and the thread gets it back only when the busy event loop releases it.
     """
@@ -46,12 +45,12 @@ def write_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -
 
 
 def read_many(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> list[Any]:
-    """Run a query with VALUES for many rows, in few steps; return the rows that it finds."""
+    """Runs a query with VALUES for many rows, in few steps; returns the rows that it finds."""
     return [row for statement, values in _grouped(name, rows) for row in connection.execute(statement, values)]
 
 
 def text_key(text: str) -> int:
-    """Return the key of a text that a caller chose. It is a hash for which many collisions are too costly to find.
+    """Returns the key of a text that a caller chose. It is a hash for which many collisions are too costly to find.
 
     Raises UnicodeEncodeError.
     """
@@ -59,14 +58,14 @@ def text_key(text: str) -> int:
 
 
 def id_key(text: str) -> int:
-    """Return the key of the id of a task or a context; see `config.process.new_id`.
+    """Returns the key of the id of a task or a context; see `config.process.new_id`.
 
     Raises UnicodeEncodeError.
     """
     uuid = _UUID.fullmatch(text)
     if uuid is None:
         return text_key(text)
-    if uuid[1] == _TIME_FIRST:
+    if uuid[1] == "7":
         return _SMALLEST_KEY + int(text[:8] + text[9:13] + text[14:18], 16)
     return _SMALLEST_KEY + int(text[24:] + text[19:23], 16)
 

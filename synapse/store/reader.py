@@ -46,7 +46,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the cursor that `text` wrote. Raises InvalidRequest."""
+        """Returns the cursor that `text` wrote. Raises InvalidRequest."""
         try:
             updated_at, number = map(int, text.split("."))
         except ValueError as error:
@@ -60,7 +60,7 @@ class Cursor(NamedTuple):
 
 
 def load(connection: Connection, task_id: TaskId) -> Task:
-    """Return the task. Raises TaskNotFound."""
+    """Returns the task. Raises TaskNotFound."""
     row = connection.execute(query("load_task"), (id_key(task_id), task_id)).fetchone()
     if row is not None and not _is_whole(row):
         # The later appends have to be read in the same transaction as the row.
@@ -109,7 +109,7 @@ def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: 
 
 
 def stored_bytes(connection: Connection, inbox: str, scope: str) -> int:
-    """Return the size of the stored events in bytes; an empty inbox or scope matches all."""
+    """Returns the size of the stored events in bytes; an empty inbox or scope matches all."""
     size: int = connection.execute(query("stored_bytes"), (inbox, scope)).fetchone()[0]
     return size
 
@@ -120,7 +120,7 @@ def last_seq(connection: Connection) -> int:
 
 
 def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
-    """Return one page of the tasks that match, newest change first. Raises InvalidRequest for an invalid cursor."""
+    """Returns one page of the tasks that match, newest change first. Raises InvalidRequest for an invalid cursor."""
     with _transaction(connection):
         return _page(connection, wanted)
 
@@ -149,7 +149,7 @@ def _page(connection: Connection, wanted: TaskQuery) -> TaskPage:
 
 
 def _index_for(wanted: TaskQuery) -> str:
-    """Return the index to name where SQLite, which has no statistics of the values, would scan all tasks."""
+    """Returns the index to name where SQLite, which has no statistics of the values, would scan all tasks."""
     if wanted.context_id:
         return "INDEXED BY tasks_by_context"
     # Few tasks are open at any time, so this index is small.
@@ -157,7 +157,7 @@ def _index_for(wanted: TaskQuery) -> str:
 
 
 def _counting(wanted: TaskQuery, index: str, conditions: str, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-    """Return the query for the total, with its values: the stored counts if they suffice, else a count of rows."""
+    """Returns the query for the total, with its values: the stored counts if they suffice, else a count of rows."""
     if wanted.agent_id or wanted.context_id or wanted.parent_id or wanted.updated_after is not None:
         return query("count_tasks").format(index=index, conditions=conditions), tuple(values)
     conditions, values = _conditions(wanted, table="task_counts")
@@ -165,7 +165,7 @@ def _counting(wanted: TaskQuery, index: str, conditions: str, values: Sequence[A
 
 
 def _scan_page(connection: Connection, wanted: TaskQuery, index: str, conditions: str, values: list[Any]) -> TaskPage:
-    """Return a page by conditions on the text of tasks: SQLite finds candidates, and each is decoded and checked."""
+    """Returns a page by conditions on the text of tasks: SQLite finds candidates, and each is decoded and checked."""
     for fragment in (*_fragments(wanted.metadata), *((_EXPIRED_FRAGMENT,) if wanted.expired else ())):
         # Text of an older version may lack what later appends changed.
         conditions += (
@@ -197,7 +197,7 @@ def _matches_undecoded(row: Sequence[Any], wanted: TaskQuery) -> bool:
 
 
 def _fragments(metadata: Json) -> Iterator[str]:
-    """Yield fragments that occur in the text of every task whose metadata has these values."""
+    """Yields fragments that occur in the text of every task whose metadata has these values."""
     for key, value in islice(metadata.items(), _MAX_FRAGMENTS):
         if isinstance(value, dict):
             yield from _fragments(cast("Json", value))
@@ -237,7 +237,7 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
 
 @contextmanager
 def _transaction(connection: Connection) -> Generator[None]:
-    """Read several statements from one state of the store; a single statement needs no transaction."""
+    """Reads several statements from one state of the store; a single statement needs no transaction."""
     connection.execute("BEGIN")
     try:
         yield
@@ -259,7 +259,7 @@ def _is_whole(row: Sequence[Any]) -> bool:
 
 
 def _task(connection: Connection, row: Sequence[Any]) -> Task:
-    """Return the task of a row of `load_task`, `open_tasks` or `list_tasks`: its text and what was appended later."""
+    """Returns the task of a row of `load_task`, `open_tasks` or `list_tasks`: its text and what was appended later."""
     number, task_id, _, version, text_version, text = row
     if _is_whole(row):
         if len(text) > _CACHED_LENGTH:
@@ -276,7 +276,7 @@ def _cached_task(number: int, task_id: TaskId, version: int, text: str) -> Task:
 
 
 def _decode(number: int, task_id: TaskId, version: int, text: str | None, later: Iterable[tuple[int, str]]) -> Task:
-    """Return the task with a snapshot (an object) or the first append (a list) as its text, and with later appends.
+    """Returns the task with a snapshot (an object) or the first append (a list) as its text, and with later appends.
 
     Raises StoreCorrupt or StoreTooNew.
     """
@@ -299,7 +299,7 @@ def _decode(number: int, task_id: TaskId, version: int, text: str | None, later:
 
 
 def _recorded(last: int, task_id: TaskId, body: str, after: int, most: int) -> Sequence[Recorded]:
-    """Return at most `most` events after the seq `after`, from the append that ends with the seq `last`."""
+    """Returns at most `most` events after the seq `after`, from the append that ends with the seq `last`."""
     rows = _rows_in(last, _parse(f"append {last}", body))
     first = last - len(rows) + 1
     start = max(0, after + 1 - first)

@@ -69,7 +69,7 @@ class SqliteStore:
     async def open(
         cls, path: Path, *, is_alive: IsAlive = assume_alive, lock_timeout: float = LOCK_TIMEOUT
     ) -> SqliteStore:
-        """Open the store at `path`; create or migrate it first if needed.
+        """Opens the store at `path`; creates or migrates it first if needed.
 
         `is_alive` says whether the holder of a lease still runs: a store in use is not migrated.
 
@@ -87,7 +87,7 @@ class SqliteStore:
         return cls(files, connection, reader, lock_timeout)
 
     def append(self, task: Task, events: Sequence[TaskEvent], *, lease: Lease, digest: str = "") -> asyncio.Future[int]:
-        """Make events durable; see `TaskStore.append`."""
+        """Makes events durable; see `TaskStore.append`."""
         done: asyncio.Future[int] = self._loop.create_future()
         try:
             append = writer.encode_append(task, events, lease, digest, done)
@@ -98,35 +98,35 @@ class SqliteStore:
         return done
 
     async def load(self, task_id: TaskId) -> Task:
-        """Return the task. Raises TaskNotFound."""
+        """Returns the task. Raises TaskNotFound."""
         return await self._lookups.read(lambda connection: store_reader.load(connection, task_id))
 
     async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
-        """Return the ids of visible tasks that begin with `prefix`, newest first."""
+        """Returns the ids of visible tasks that begin with `prefix`, newest first."""
         reader = self._lookups if store_reader.is_whole_id(prefix) else self._scans
         return await reader.read(lambda connection: store_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-        """Return the task that claimed the message id, if any; an empty inbox or scope matches all."""
+        """Returns the task that claimed the message id, if any; an empty inbox or scope matches all."""
         return await self._lookups.read(
             lambda connection: store_reader.find_message(connection, inbox, scope, message_id)
         )
 
     async def list(self, query: TaskQuery) -> TaskPage:
-        """Return one page of the tasks that match, newest change first."""
+        """Returns one page of the tasks that match, newest change first."""
         reader = self._scans if query.metadata or query.expired is not None else self._page_reads
         return await reader.read(lambda connection: store_reader.list_tasks(connection, query))
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
-        """Return the events after `seq` in order, of one task or of all."""
+        """Returns the events after `seq` in order, of one task or of all."""
         return await self._log_reads.read(lambda connection: store_reader.read_after(connection, seq, task_id, limit))
 
     async def last_seq(self) -> int:
-        """Return the seq of the newest event; 0 when there is none."""
+        """Returns the seq of the newest event; 0 when there is none."""
         return await self._log_reads.read(store_reader.last_seq)
 
     async def wait_after(self, seq: int, seconds: float) -> int:
-        """Wait for an event after `seq`, for `seconds` at most; return the seq of the newest event."""
+        """Waits for an event after `seq`, for `seconds` at most; returns the seq of the newest event."""
         if self._listener is None:
             self._listener = Listener(lock_path(self._path))
         listener = self._listener
@@ -146,11 +146,11 @@ class SqliteStore:
             is_known = False
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
-        """Return the unfinished tasks of an inbox, oldest first."""
+        """Returns the unfinished tasks of an inbox, oldest first."""
         return await self._page_reads.read(lambda connection: store_reader.open_tasks(connection, inbox))
 
     async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
-        """Return a new lease of the inbox; None while another living holder has one. See `TaskStore.acquire`."""
+        """Returns a new lease of the inbox; None while another living holder has one. See `TaskStore.acquire`."""
 
         def acquire(connection: sqlite3.Connection) -> Lease | None:
             held_by, epoch = connection.execute(query("lease"), (inbox,)).fetchone() or ("", 0)
@@ -167,17 +167,17 @@ class SqliteStore:
         await self._lookups.read(lambda connection: writer.require_lease(connection, lease))
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease; does nothing when it is lost."""
+        """Releases the lease; does nothing when it is lost."""
         await self._write(
             lambda connection: connection.execute(query("release"), (lease.inbox, lease.holder, lease.epoch))
         )
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
-        """Return the size of the stored events in bytes; an empty inbox or scope matches all."""
+        """Returns the size of the stored events in bytes; an empty inbox or scope matches all."""
         return await self._lookups.read(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
 
     async def prune(self, before: datetime) -> int:
-        """Delete finished tasks that have not changed since `before`, in steps between which others can write.
+        """Deletes finished tasks that have not changed since `before`, in steps between which others can write.
 
         Returns how many tasks were deleted.
         """
@@ -187,11 +187,11 @@ class SqliteStore:
         return total
 
     async def check(self) -> None:
-        """Read the whole file. Raises StoreCorrupt."""
+        """Reads the whole file. Raises StoreCorrupt."""
         await self._scans.run(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
 
     async def recover(self) -> bool:
-        """Put a deleted store back in its place and continue with it; return whether it can be used.
+        """Puts a deleted store back in its place and continues with it; returns whether it can be used.
 
         Call it when the process ends, so that pending events are recorded. Until then a store that a user deleted stays
         deleted.
@@ -199,7 +199,7 @@ class SqliteStore:
         return await self._writer.recover()
 
     async def close(self) -> None:
-        """Write what waits, then close the file."""
+        """Writes the queued events, then closes the file."""
         if self._listener is not None:
             self._listener.close()
         await self._writer.close()
@@ -207,7 +207,7 @@ class SqliteStore:
         self._files.close()
 
     def fault(self) -> str:
-        """Return what is wrong with the store's files, or ""; see `TaskStore.fault`."""
+        """Returns what is wrong with the store's files, or ""; see `TaskStore.fault`."""
         fault = self._files.fault()
         return f"{self._path} {fault}" if fault else ""
 
@@ -227,7 +227,7 @@ def _open(path: Path, is_alive: IsAlive, lock_timeout: float) -> tuple[StoreFile
 
 
 def prune_some(connection: sqlite3.Connection, before: int) -> int:
-    """Delete a few of the oldest finished tasks that have not changed since `before`, with all their rows.
+    """Deletes a few of the oldest finished tasks that have not changed since `before`, with all their rows.
 
     Returns how many tasks were deleted; 0 when none is left.
     """

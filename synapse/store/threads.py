@@ -45,11 +45,11 @@ class ReadThread:
         self._connection: sqlite3.Connection | None = None
 
     def watch(self, files: StoreFiles) -> None:
-        """Make every read fail with StoreLost unless `files` are still in place."""
+        """Makes every read fail with StoreLost unless `files` are still in place."""
         self._files = files
 
     def read(self, read: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Run `read` with the thread's connection, after earlier reads."""
+        """Runs `read` with the thread's connection, after earlier reads."""
 
         def work() -> T:
             # Also before a connection is opened: the file at the path may be another store.
@@ -60,7 +60,7 @@ class ReadThread:
         return self.run(work)
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which needs no connection, after earlier reads. The future fails with a SynapseError."""
+        """Runs `work`, which needs no connection, after earlier reads. The future fails with a SynapseError."""
         done: asyncio.Future[T] = self._loop.create_future()
         if self._is_closing:
             done.set_exception(StoreFailed("the store is closed"))
@@ -75,7 +75,7 @@ class ReadThread:
         return done
 
     def stop(self) -> None:
-        """Cancel the reads that wait; the thread ends after the current one."""
+        """Cancels the reads that wait; the thread ends after the current one."""
         self._is_closing = True
         while self._queue:
             with suppress(IndexError):  # the thread takes from it, too
@@ -83,7 +83,7 @@ class ReadThread:
         self._wake()
 
     async def close(self) -> None:
-        """Stop, and wait for the thread to end."""
+        """Stops, and waits for the thread to end."""
         self.stop()
         if self._ended is not None:
             with suppress(TimeoutError):
@@ -130,7 +130,7 @@ class ReadThread:
             self._loop.call_soon_threadsafe(callback)
 
     def _wait_for_work(self) -> bool:
-        """Wait for a read; return False when the thread is closing."""
+        """Waits for a read; returns False when the thread is closing."""
         while not self._queue and not self._is_closing:
             with self._changed:
                 self._is_idle = True

@@ -137,7 +137,7 @@ Outcome = tuple[QueuedWork, Any, SynapseError | None]
 def encode_append(
     task: Task, events: Sequence[TaskEvent], lease: Lease, digest: str, done: asyncio.Future[int]
 ) -> Append:
-    """Return the append, ready to be submitted. Raises InvalidRequest for what JSON cannot hold."""
+    """Returns the append, ready to be submitted. Raises InvalidRequest for what JSON cannot hold."""
     try:
         return Append(task, events, lease, digest, done)
     except (ValueError, TypeError, RecursionError) as error:
@@ -164,9 +164,13 @@ class Writer:
         Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
 
     def submit(self, work: QueuedWork) -> None:
-        """Queue `work`. Its future is done when the work is durable; futures are done in the order of the calls."""
-        if self._closing.is_set() or len(self._queue) >= MAX_QUEUED:
-            work.done.set_exception(self._refusal())
+        """Queues `work`. Its future is done when the work is durable; futures are done in the order of the calls."""
+        if self._closing.is_set():
+            work.done.set_exception(StoreFailed("the store is closed"))
+            return
+        if len(self._queue) >= MAX_QUEUED:
+            hint = f"is the disk stuck? `df -h {self._path.parent}`"
+            work.done.set_exception(StoreFailed(f"{MAX_QUEUED} writes already wait for the disk", hint=hint))
             return
         self._queue.append((self._loop.time(), work))
         if self._is_idle and not self._is_waking:
@@ -176,7 +180,7 @@ class Writer:
             self._expiry = self._loop.call_later(self._lock_timeout, self._expire)
 
     def recover(self) -> asyncio.Future[bool]:
-        """Put the store back if it was deleted, and continue with it; the result says whether it can be used.
+        """Puts the store back if it was deleted, and continues with it; the result says whether it can be used.
 
         Works submitted before fail with StoreLost, like all works while the store is lost.
         """
@@ -185,7 +189,7 @@ class Writer:
         return done
 
     async def close(self) -> None:
-        """Write what waits, then close. Waits at most for the lock timeout, if another process keeps the lock."""
+        """Writes the queue, then closes. Waits at most for the lock timeout while another process holds the lock."""
         with self._changed:
             self._closing.set()
             self._changed.notify()
@@ -194,15 +198,8 @@ class Writer:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _refusal(self) -> StoreFailed:
-        if self._closing.is_set():
-            return StoreFailed("the store is closed")
-        return StoreFailed(
-            f"{MAX_QUEUED} writes already wait for the disk", hint=f"is the disk stuck? `df -h {self._path.parent}`"
-        )
-
     def _wake(self, waited: int) -> None:
-        """Wake the thread once the loop submits no more: larger batches cost less, and the two compete for the GIL.
+        """Wakes the thread once the loop submits no more: larger batches cost less, and the two compete for the GIL.
 
         `waited` is the length of the queue one iteration of the loop ago.
         """
@@ -216,7 +213,7 @@ class Writer:
             self._changed.notify()
 
     def _expire(self) -> None:
-        """Fail works that have waited too long for the lock file."""
+        """Fails works that have waited too long for the lock file."""
         self._expiry = None
         now = self._loop.time()
         late: list[QueuedWork] = []
@@ -252,7 +249,7 @@ class Writer:
             self._loop.call_soon_threadsafe(callback, argument)
 
     def _wait_for_work(self) -> bool:
-        """Return True when there may be work, False when the writer is closing and the queue is empty."""
+        """Returns True when there may be work, False when the writer is closing and the queue is empty."""
         while not self._queue and not self._closing.is_set():
             with self._changed:
                 self._is_idle = True
@@ -282,7 +279,7 @@ class Writer:
             return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MAX_BATCH))]
 
     def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
-        """Write the batch in one transaction; if that fails, each work in its own, so that only faulty works fail."""
+        """Writes the batch in one transaction; if that fails, each work in its own, so that only faulty works fail."""
         try:
             return self._write(batch)
         except Exception as error:  # noqa: BLE001 - the callers get any error, and the thread goes on
@@ -331,7 +328,7 @@ class Writer:
 
 
 def require_lease(connection: sqlite3.Connection, lease: Lease, inbox: str = "") -> None:
-    """Raise LeaseLost unless `lease` is the current one of its inbox, and of `inbox` if that is given."""
+    """Raises LeaseLost unless `lease` is the current one of its inbox, and of `inbox` if that is given."""
     row = connection.execute(query("lease"), (lease.inbox,)).fetchone()
     if row != (lease.holder, lease.epoch):
         raise _lease_lost(lease.inbox)
@@ -340,17 +337,17 @@ def require_lease(connection: sqlite3.Connection, lease: Lease, inbox: str = "")
 
 
 def add_task_counts(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
-    """Add to the counts of visible tasks; the numbers may be negative."""
+    """Adds to the counts of visible tasks; the numbers may be negative."""
     write_many(connection, "add_task_counts", [(*group, number) for group, number in more.items() if number])
 
 
 def add_stored_bytes(connection: sqlite3.Connection, more: Mapping[tuple[str, str], int]) -> None:
-    """Add to the stored bytes of each inbox and scope; the numbers may be negative."""
+    """Adds to the stored bytes of each inbox and scope; the numbers may be negative."""
     write_many(connection, "add_stored_bytes", [(*owner, size) for owner, size in more.items() if size])
 
 
 def _write_appends(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
-    """Write all appends and return the first seq of each. The caller rolls back when this raises.
+    """Writes all appends and returns the first seq of each. The caller rolls back when this raises.
 
     Raises LeaseLost, VersionConflict or sqlite3.Error.
     """
@@ -395,7 +392,7 @@ class _Batch:
         self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, append: Append) -> int:
-        """Return the seq of its first event. Raises VersionConflict."""
+        """Returns the seq of its first event. Raises VersionConflict."""
         task = append.task
         first = self._seq + 1
         self._seq += len(append.events)
@@ -441,7 +438,7 @@ class _Batch:
 
 
 def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _StoredTask]:
-    """Return the tasks of these appends that are stored already, and others whose ids have the same key."""
+    """Returns the tasks of these appends that are stored already, and others whose ids have the same key."""
     rows = read_many(connection, "stored_tasks", [(append.key,) for append in appends])
     return {
         TaskId(task_id): _StoredTask(number, version, None if hidden else (inbox, scope, state))
@@ -450,7 +447,7 @@ def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[T
 
 
 def _claimed(connection: sqlite3.Connection, appends: Sequence[Append]) -> set[Claim]:
-    """Return the claims that are stored already and have the keys of these appends."""
+    """Returns the claims that are stored already and have the keys of these appends."""
     keys = [(append.message_key,) for append in appends if append.claim]
     return set(read_many(connection, "claimed_messages", keys))
 
@@ -486,7 +483,7 @@ def _task_row(number: int, key: int, task: Task) -> Row:
 
 
 def _deliver(outcomes: Sequence[Outcome]) -> None:
-    """Set the results of works, in the order in which they became durable."""
+    """Sets the results of works, in the order in which they became durable."""
     for work, result, error in outcomes:
         if work.done.done():
             continue  # its caller was cancelled

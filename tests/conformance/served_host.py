@@ -65,7 +65,7 @@ def served(
     tcp = bind_port(0)
     entry = entry_at(tcp.getsockname()[1], folder)
     unix = UnixListener(Path(entry.socket))
-    gate = LocalAuth(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=entries, token=token)
+    auth = LocalAuth(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=entries, token=token)
     hosts: list[ServedHost] = []
     started = threading.Event()
 
@@ -74,7 +74,7 @@ def served(
         app = HttpApp(
             service,
             [dialect_of(entry)],
-            admit=LocalAdmission(gate, nothing_to_read),
+            admit=LocalAdmission(auth, nothing_to_read),
             websockets=websockets,
             limits=limits,
         )

@@ -1,4 +1,4 @@
-"""Agents elsewhere are found by their cards, and what is no card says so, over real sockets."""
+"""External agents are found by their cards over real sockets; other documents are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def add(externals: Externals, url: str) -> ExternalAgent:
     return await externals.add(AddExternal(url=url, alias="other"))
 
 
-async def test_a_card_in_the_new_place_is_found(stranger: Stranger, externals: Externals) -> None:
+async def test_a_card_at_the_new_path_is_found(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
 
     agent = await add(externals, stranger.url)
@@ -38,7 +38,7 @@ async def test_a_card_in_the_new_place_is_found(stranger: Stranger, externals: E
     assert await externals.list() == (agent,)
 
 
-async def test_a_card_in_the_old_place_is_found(stranger: Stranger, externals: Externals) -> None:
+async def test_a_card_at_the_old_path_is_found(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(OLD_CARD_PATH, card_synapse("http://localhost:8100"))
 
     assert (await add(externals, stranger.url)).protocol == "synapse"
@@ -51,7 +51,7 @@ async def test_a_card_is_found_by_its_own_address(stranger: Stranger, externals:
     assert (await add(externals, f"{stranger.url}/cards/a.json")).protocol == "a2a-0.3"
 
 
-async def test_a_card_that_moved_on_the_same_host_is_followed(stranger: Stranger, externals: Externals) -> None:
+async def test_a_redirect_on_the_cards_host_is_followed(stranger: Stranger, externals: Externals) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: Said(status=301, headers={"Location": "/card.json"})
     stranger.serves("/card.json", card_1_0(f"{stranger.url}/rpc"))
 
@@ -67,7 +67,7 @@ async def test_a_card_that_moved_on_the_same_host_is_followed(stranger: Stranger
         (CARD_PATH, "it redirects too often"),
     ],
 )
-async def test_a_card_that_moved_elsewhere_is_not_followed(
+async def test_a_redirect_to_another_host_is_not_followed(
     stranger: Stranger, externals: Externals, location: str, said: str
 ) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: Said(status=302, headers={"Location": location})
@@ -92,7 +92,9 @@ async def test_a_card_that_moved_elsewhere_is_not_followed(
         (Said(card_1_0("x:1", binding="GRPC")), "no interface that Synapse speaks"),
     ],
 )
-async def test_what_is_no_card_is_refused(stranger: Stranger, externals: Externals, given: Said, said: str) -> None:
+async def test_a_document_that_is_no_card_is_refused(
+    stranger: Stranger, externals: Externals, given: Said, said: str
+) -> None:
     stranger.routes[CARD_PATH] = lambda _heard: given
 
     with pytest.raises(ExternalAgentFailed) as caught:
@@ -103,9 +105,9 @@ async def test_what_is_no_card_is_refused(stranger: Stranger, externals: Externa
     assert await externals.list() == ()
 
 
-async def test_an_address_where_nobody_listens_is_unreachable(externals: Externals) -> None:
+async def test_an_address_where_nothing_listens_is_unreachable(externals: Externals) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening: no other process can listen there
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
         with pytest.raises(ExternalAgentUnreachable, match=f"nothing listens at {url}"):
@@ -125,13 +127,13 @@ async def test_a_server_that_speaks_no_tls_is_unreachable_by_https(stranger: Str
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", "broke off in the middle"),
     ],
 )
-async def test_a_server_that_speaks_something_else_is_refused(externals: Externals, answer: bytes, said: str) -> None:
+async def test_a_server_of_another_protocol_is_refused(externals: Externals, answer: bytes, said: str) -> None:
     with rude_server(answer) as url, pytest.raises(ExternalAgentFailed, match=said):
         await add(externals, url)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
-async def test_a_server_that_never_finishes_does_not_hold_us(answer: bytes) -> None:
+async def test_a_server_that_never_finishes_its_answer_times_out(answer: bytes) -> None:
     client = A2AClient(discover_seconds=0.2)
 
     with (
@@ -141,7 +143,7 @@ async def test_a_server_that_never_finishes_does_not_hold_us(answer: bytes) -> N
         await client.discover(url)
 
 
-async def test_a_server_that_answers_byte_by_byte_does_not_hold_us() -> None:
+async def test_a_server_that_answers_byte_by_byte_times_out() -> None:
     client = A2AClient(discover_seconds=0.2)
 
     with (

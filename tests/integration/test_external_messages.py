@@ -1,4 +1,4 @@
-"""Agents elsewhere are spoken to, each in its own protocol, over real sockets."""
+"""Messages to external agents over real sockets, in each protocol."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def slow_stream(stranger: Stranger, heard: Heard) -> Said:
     return Said(events=events())
 
 
-async def test_an_answer_that_takes_longer_leaves_the_task_at_work(stranger: Stranger, externals: Externals) -> None:
+async def test_a_slow_answer_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: slow_stream(stranger, heard)
     await add(externals, stranger.url)
@@ -156,7 +156,7 @@ async def test_an_answer_that_takes_longer_leaves_the_task_at_work(stranger: Str
     assert (answer.task_id, answer.state) == ("t-1", "working")
 
 
-async def test_an_agent_that_says_nothing_in_time_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
+async def test_a_silent_agent_is_a_timeout(stranger: Stranger, externals: Externals) -> None:
     def silent(_heard: Heard) -> Said:
         stranger.until_released()
         return Said({})
@@ -169,7 +169,7 @@ async def test_an_agent_that_says_nothing_in_time_is_a_timeout(stranger: Strange
         await send(externals, seconds=0.2)
 
 
-async def test_a_stream_that_breaks_off_leaves_the_task_at_work(stranger: Stranger, externals: Externals) -> None:
+async def test_a_broken_stream_leaves_the_task_working(stranger: Stranger, externals: Externals) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
     stranger.routes["/rpc"] = lambda heard: Said(events=[rpc(heard, {"task": task("working")}), "nonsense"])
     await add(externals, stranger.url)
@@ -177,7 +177,7 @@ async def test_a_stream_that_breaks_off_leaves_the_task_at_work(stranger: Strang
     assert (await send(externals)).state == "working"
 
 
-async def test_a_caller_that_gives_up_ends_the_request_at_once(stranger: Stranger, externals: Externals) -> None:
+async def test_cancelling_the_caller_closes_the_connection_at_once(stranger: Stranger, externals: Externals) -> None:
     arrived = threading.Event()
 
     def endless(heard: Heard) -> Iterator[Object]:
@@ -211,7 +211,7 @@ async def test_a_caller_that_gives_up_ends_the_request_at_once(stranger: Strange
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_an_agent_that_refuses_or_makes_no_sense_is_an_error(
+async def test_an_agent_that_refuses_or_sends_nonsense_is_an_error(
     stranger: Stranger, externals: Externals, said: Said, expected: str, streaming: bool
 ) -> None:
     stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=streaming))
@@ -241,7 +241,7 @@ async def test_a_stream_without_end_is_cut_off(
         await send(externals)
 
 
-async def test_an_agent_that_is_gone_is_unreachable(tmp_path: Path, externals: Externals) -> None:
+async def test_an_agent_that_has_stopped_is_unreachable(tmp_path: Path, externals: Externals) -> None:
     with stranger_at_home() as stranger:
         stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))
         await add(externals, stranger.url)

@@ -1,4 +1,4 @@
-"""A driver of an agent elsewhere over real sockets: connections break, servers hang up, and nothing is sent twice."""
+"""RemoteDriver over real sockets: connections break, servers disconnect, and nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.external.client import MOST_AT_ONCE, A2AClient
-from synapse.external.conversation import Patience
+from synapse.external.conversation import Timeouts
 from synapse.external.driver import FileTaskRefs, RemoteDriver
 from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server
 
 BOUND = 30.0
-PATIENCE = Patience(first_pause=0.01, answer=10.0, lost=10.0)
+TIMEOUTS = Timeouts(first_pause=0.01, answer=10.0, lost=10.0)
 
 
 def task(state: str, text: str = "") -> Object:
@@ -31,7 +31,7 @@ def task(state: str, text: str = "") -> Object:
 async def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False) -> list[TurnEvent]:
     agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
     client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
-    driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), PATIENCE)
+    driver = RemoteDriver(agent, client, FileTaskRefs(folder / "t.json"), SystemClock(), TIMEOUTS)
     message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
     events: list[TurnEvent] = []
     async with asyncio.timeout(BOUND):
@@ -46,7 +46,7 @@ def methods(stranger: Stranger) -> list[str]:
     return [heard.body["method"] for heard in stranger.heard]
 
 
-async def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(
+async def test_a_task_is_followed_again_after_its_server_died_within_a_stream(
     stranger: Stranger, tmp_path: Path
 ) -> None:
     looks = iter([Said({}, 503), None])
@@ -54,7 +54,7 @@ async def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(
     def reply(heard: Heard) -> Said:
         match heard.body["method"]:
             case "SendStreamingMessage":
-                # Then it hangs up.
+                # Then it closes the connection.
                 return Said(events=[rpc(heard, {"task": task("TASK_STATE_WORKING", "hel")})])
             case "GetTask":
                 return next(looks) or Said(rpc(heard, task("TASK_STATE_WORKING", "hel")))
@@ -77,7 +77,7 @@ async def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(
     assert isinstance(events[-1], Answered)
 
 
-async def test_a_server_that_hangs_up_on_a_message_leaves_it_uncertain(tmp_path: Path) -> None:
+async def test_a_server_that_closes_the_connection_leaves_the_delivery_uncertain(tmp_path: Path) -> None:
     with rude_server(b"") as url:
         outcome = (await events_of(card_0_3(url, streaming=True), url, tmp_path))[-1]
 
@@ -103,7 +103,7 @@ async def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp
     assert events[-1] == Failed("interrupted", "it was canceled there")
 
 
-async def test_only_so_many_requests_are_open_at_once_and_the_next_one_keeps_its_deadline(stranger: Stranger) -> None:
+async def test_open_requests_are_limited_and_the_next_one_keeps_its_deadline(stranger: Stranger) -> None:
     def working(heard: Heard) -> Generator[Object]:
         yield rpc(heard, {"task": task("TASK_STATE_WORKING")})
         stranger.until_released()

@@ -1,4 +1,4 @@
-"""The gate of a gateway on real sockets: keys that come and go, tokens of a real issuer, TLS, and pages."""
+"""The authentication of a gateway on real sockets: keys, tokens of a real issuer, TLS, and web pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from synapse.auth.settings import AccessSettings, read_access
 from tests.fakes.certificates import self_made
 from tests.fakes.issuer import AUDIENCE, ISSUER, Issuer, unsigned_token
 from tests.fakes.strangers import Said, Stranger, stranger_at_home
-from tests.integration.server.guarded import Guarded, guarded
+from tests.integration.server.served_gateway import ServedGateway, serve_gateway
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -40,7 +40,7 @@ def issuer_at_home(issuer: Issuer) -> Iterator[Stranger]:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, issuer_at_home: Stranger) -> Iterator[Guarded]:
+def gateway(tmp_path_factory: pytest.TempPathFactory, issuer_at_home: Stranger) -> Iterator[ServedGateway]:
     tokens = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": f"{issuer_at_home.url}/keys"}
     table: dict[str, Any] = {
         "auth": {"jwt": tokens},
@@ -48,18 +48,18 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, issuer_at_home: Stranger) 
         "cors": {"origins": [APP]},
     }
     home = tmp_path_factory.mktemp("home")
-    with guarded(home, read_access(table, home / "gateway.toml", {})) as gateway:
+    with serve_gateway(home, read_access(table, home / "gateway.toml", {})) as gateway:
         yield gateway
 
 
-def test_without_credentials_there_is_a_challenge(gateway: Guarded) -> None:
+def test_without_credentials_there_is_a_challenge(gateway: ServedGateway) -> None:
     answer = gateway.ask()
 
     assert (answer.status, answer.code) == (401, "credentials_refused")
     assert answer.headers["www-authenticate"] == ('Bearer realm="synapse", ApiKey realm="synapse", header="X-API-Key"')
 
 
-def test_a_key_opens_while_it_is_there(gateway: Guarded) -> None:
+def test_a_key_is_accepted_until_it_is_revoked(gateway: ServedGateway) -> None:
     key, text = gateway.keys.create("ci", Grant())
 
     assert gateway.ask(Authorization=f"Bearer {text}").status == 200
@@ -73,7 +73,7 @@ def test_a_key_opens_while_it_is_there(gateway: Guarded) -> None:
     assert text not in answer.body.decode()
 
 
-def test_a_connection_that_stays_is_asked_again_each_time(gateway: Guarded) -> None:
+def test_each_request_of_a_connection_is_authenticated(gateway: ServedGateway) -> None:
     _, text = gateway.keys.create("keeper", Grant())
     connection = gateway.connection()
     try:
@@ -88,7 +88,7 @@ def test_a_connection_that_stays_is_asked_again_each_time(gateway: Guarded) -> N
         connection.close()
 
 
-def test_a_caller_that_asks_too_often_is_told_when_to_come_back(gateway: Guarded) -> None:
+def test_a_caller_above_its_rate_limit_learns_when_to_retry(gateway: ServedGateway) -> None:
     _, text = gateway.keys.create("hasty", Grant())
 
     statuses = [gateway.ask(X_API_Key=text).status for _ in range(61)]
@@ -98,7 +98,7 @@ def test_a_caller_that_asks_too_often_is_told_when_to_come_back(gateway: Guarded
     assert gateway.ask(X_API_Key=text).status == 200
 
 
-def test_a_token_opens_until_it_expires(gateway: Guarded, issuer: Issuer) -> None:
+def test_a_token_is_accepted_until_it_expires(gateway: ServedGateway, issuer: Issuer) -> None:
     token = issuer.token(gateway.clock.now().timestamp())
 
     assert gateway.ask(Authorization=f"Bearer {token}").status == 200
@@ -107,8 +107,8 @@ def test_a_token_opens_until_it_expires(gateway: Guarded, issuer: Issuer) -> Non
     assert (answer.status, answer.json["error"]["message"]) == (401, "the token has expired")
 
 
-def test_a_token_of_a_new_key_is_taken_once_the_issuer_shows_the_key(
-    gateway: Guarded, issuer: Issuer, issuer_at_home: Stranger
+def test_a_token_of_a_new_key_is_accepted_once_the_issuer_publishes_the_key(
+    gateway: ServedGateway, issuer: Issuer, issuer_at_home: Stranger
 ) -> None:
     now = gateway.clock.now().timestamp()
     assert gateway.ask(Authorization=f"Bearer {issuer.token(now)}").status == 200
@@ -121,16 +121,18 @@ def test_a_token_of_a_new_key_is_taken_once_the_issuer_shows_the_key(
     stranger = Issuer("made-up")
     for _ in range(5):
         assert gateway.ask(Authorization=f"Bearer {stranger.token(now, 'made-up')}").status == 401
-    assert len(issuer_at_home.heard) == asked + 1, "a stranger does not make us ask the issuer all the time"
+    assert len(issuer_at_home.heard) == asked + 1, "forged tokens do not cause many fetches"
 
 
-def test_tokens_for_others_and_tokens_of_nobody_are_refused(gateway: Guarded, issuer: Issuer) -> None:
+def test_tokens_of_other_audiences_or_issuers_and_unsigned_ones_are_refused(
+    gateway: ServedGateway, issuer: Issuer
+) -> None:
     now = gateway.clock.now().timestamp()
     for token in (issuer.token(now, aud="other"), issuer.token(now, iss="https://evil.example"), unsigned_token(now)):
         assert gateway.ask(Authorization=f"Bearer {token}").status == 401
 
 
-def test_a_page_of_the_list_may_ask_and_another_may_not(gateway: Guarded) -> None:
+def test_a_listed_origin_is_accepted_and_another_is_not(gateway: ServedGateway) -> None:
     _, text = gateway.keys.create("page", Grant())
 
     preflight = gateway.ask("OPTIONS", Origin=APP, Access_Control_Request_Method="GET")
@@ -142,7 +144,7 @@ def test_a_page_of_the_list_may_ask_and_another_may_not(gateway: Guarded) -> Non
     assert "access-control-allow-origin" not in refused.headers
 
 
-def test_a_websocket_is_refused_before_its_handshake(gateway: Guarded) -> None:
+def test_a_websocket_is_refused_before_its_handshake(gateway: ServedGateway) -> None:
     for query in ("", "?ticket=made-up"):
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://127.0.0.1:{gateway.port}/ws{query}", open_timeout=10)
@@ -150,9 +152,9 @@ def test_a_websocket_is_refused_before_its_handshake(gateway: Guarded) -> None:
         assert refused.value.response.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_over_tls_the_key_is_not_read_along_and_plain_http_is_not_spoken(tmp_path: Path) -> None:
+def test_a_tls_server_answers_over_tls_and_not_over_plain_http(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
-    with guarded(tmp_path, replace(AccessSettings(), tls_cert=certificate, tls_key=key)) as gateway:
+    with serve_gateway(tmp_path, replace(AccessSettings(), tls_cert=certificate, tls_key=key)) as gateway:
         _, text = gateway.keys.create("ci", Grant())
 
         assert gateway.ask(X_API_Key=text).status == 200
@@ -164,8 +166,8 @@ def test_over_tls_the_key_is_not_read_along_and_plain_http_is_not_spoken(tmp_pat
             gateway.ask()
 
 
-def test_without_authentication_this_user_gets_in_and_a_foreign_name_does_not(tmp_path: Path) -> None:
-    with guarded(tmp_path, AccessSettings(no_auth=True)) as gateway:
+def test_without_authentication_this_user_is_admitted_and_a_foreign_host_name_is_not(tmp_path: Path) -> None:
+    with serve_gateway(tmp_path, AccessSettings(no_auth=True)) as gateway:
         assert gateway.ask().status == 200
         refused = gateway.ask(Host="evil.example")
         assert (refused.status, json.loads(refused.body)["error"]["code"]) == (403, "foreign_origin")

@@ -1,4 +1,4 @@
-"""Clients that ask a gRPC server what it offers are told, if they may call it."""
+"""gRPC reflection describes the services to admitted callers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_both_versions_of_a2a_are_listed_and_described(service: str) -> No
 
 
 @pytest.mark.parametrize("service", REFLECTION_SERVICES)
-async def test_who_may_not_call_is_told_nothing(service: str) -> None:
+async def test_a_caller_that_is_not_admitted_gets_no_description(service: str) -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), admit=with_a_key) as (_, target):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -60,7 +60,7 @@ async def test_who_may_not_call_is_told_nothing(service: str) -> None:
         assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_what_is_no_question_and_who_stays_too_long_are_refused() -> None:
+async def test_invalid_and_overlong_reflection_streams_are_refused() -> None:
     async def one(question: bytes) -> AsyncGenerator[bytes, None]:
         yield question
 

@@ -1,4 +1,4 @@
-"""gRPC over real sockets: who is let in, what is refused and how, and how calls and streams end."""
+"""gRPC over real sockets: admission, errors, and the ends of calls and streams."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ TASK: Task = replay([opened()])
 
 
 class OneTask:
-    """A service with one task that never ends; what it was asked is kept."""
+    """A service with one task that never ends; it records the requests."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[Request[object], Caller]] = []
         self.left = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
-        """Released once for each that waits."""
+        """Released once for each call that waits."""
         self._error = error
 
     async def handle(self, request: Request[object], caller: Caller) -> Any:
@@ -81,7 +81,7 @@ class OneTask:
             await asyncio.get_running_loop().create_future()
         finally:
             self.left.set()
-        raise AssertionError("nobody ends this wait")
+        raise AssertionError("this wait never ends")
 
 
 def everybody(_headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitable[Caller]:
@@ -116,13 +116,13 @@ def a_message(tenant: str = "ada") -> a2a.SendMessageRequest:
 
 
 def stub_of(channel: Any) -> Any:
-    """The SDK's own stub, which has no types."""
+    """Returns the SDK's own stub, which has no types."""
     new_stub: Any = a2a_pb2_grpc.A2AServiceStub
     return new_stub(channel)
 
 
 def reason(error: Any) -> str:
-    """The reason in the ErrorInfo of the trailer."""
+    """Returns the reason in the ErrorInfo of the trailer."""
     status, info = status_pb2.Status(), error_details_pb2.ErrorInfo()
     status.ParseFromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     assert status.details[0].Unpack(info)
@@ -130,7 +130,7 @@ def reason(error: Any) -> str:
 
 
 async def refusal(address: str, path: str, given: bytes, metadata: Any = ()) -> Any:
-    """What comes of bytes that are sent as they are."""
+    """Sends raw bytes, and returns the error."""
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await channel.unary_unary(f"{SERVICE}/{path}")(given, metadata=metadata)
@@ -151,7 +151,9 @@ async def test_the_tenant_is_the_agent() -> None:
     [((), "cleo", "cleo"), ((("x-agent-id", "bob"),), "cleo", "bob")],
     ids=["the default agent", "the metadata before the default"],
 )
-async def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, agent: str) -> None:
+async def test_without_a_tenant_the_metadata_or_the_default_names_the_agent(
+    metadata: Any, default: str, agent: str
+) -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
@@ -176,7 +178,7 @@ async def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: s
     ],
     ids=["no agent", "no protobuf", "no id", "no message", "unknown version", "other version", "unknown agent"],
 )
-async def test_what_is_wrong_is_told_with_status_and_reason(
+async def test_an_error_has_its_status_and_reason(
     path: str, given: bytes, metadata: Any, status: str, why: str
 ) -> None:
     async with asyncio.timeout(PATIENCE):
@@ -185,8 +187,8 @@ async def test_what_is_wrong_is_told_with_status_and_reason(
             assert (error.code().name, reason(error)) == (status, why)
 
 
-async def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
-    def nobody(headers: GrpcHeaders, path: str, peer: str) -> Caller:
+async def test_a_refused_caller_gets_a_challenge() -> None:
+    def admit_no_caller(headers: GrpcHeaders, path: str, peer: str) -> Caller:
         assert (b"authorization", b"Bearer wrong") in headers
         assert path == f"{SERVICE}/GetTask"
         assert peer.startswith("ipv4:127.0.0.1:")
@@ -194,14 +196,14 @@ async def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
 
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
-        async with serving(service, admit=nobody) as (_, address):
+        async with serving(service, admit=admit_no_caller) as (_, address):
             error = await refusal(address, "GetTask", b"", (("authorization", "Bearer wrong"),))
             assert error.code() == grpc.StatusCode.UNAUTHENTICATED
             assert dict(error.trailing_metadata())["www-authenticate"] == "Bearer"
         assert service.asked == []
 
 
-async def test_a_defect_of_ours_is_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_reported_without_details(caplog: pytest.LogCaptureFixture) -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(error=RuntimeError("the secret"))) as (_, address):
             error = await refusal(address, "GetTask", b"\n\x03ada\x12\x01t")
@@ -221,7 +223,7 @@ async def test_a_message_that_is_too_large_is_refused() -> None:
         assert service.asked == []
 
 
-async def test_a_reader_that_leaves_ends_its_stream() -> None:
+async def test_a_reader_that_disconnects_ends_its_stream() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
@@ -233,7 +235,7 @@ async def test_a_reader_that_leaves_ends_its_stream() -> None:
             await service.left.wait()
 
 
-async def test_a_caller_that_waits_no_longer_ends_its_wait() -> None:
+async def test_a_caller_that_cancels_ends_its_wait() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
@@ -250,7 +252,7 @@ async def _outcome(call: Any) -> None:
         await call
 
 
-async def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
+async def test_waiting_callers_get_an_error_when_the_server_ends() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (server, address), grpc.aio.insecure_channel(address) as channel:
@@ -269,7 +271,7 @@ async def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
                 assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-async def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
+async def test_a_server_with_a_certificate_speaks_tls(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
     async with asyncio.timeout(PATIENCE):
@@ -290,7 +292,7 @@ async def test_a_port_that_is_taken_is_refused() -> None:
 
 
 class Leaving:
-    """The context of a call that names an extension, and whose caller leaves when it is about to be told of it."""
+    """The context of a call that names an extension, and whose caller disconnects before the headers are sent."""
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return (("a2a-extensions", PLAN.uri),)
@@ -302,7 +304,7 @@ class Leaving:
         raise asyncio.CancelledError
 
 
-async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_releases_its_stream_slot() -> None:
+async def test_a_caller_that_disconnects_before_the_first_update_releases_its_stream_slot() -> None:
     async with asyncio.timeout(PATIENCE):
         streams = StreamLimit(1)
         offered = current_service(EXTENDED)
@@ -316,7 +318,7 @@ async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_releases_
         streams.acquire(Caller(name="somebody"))
 
 
-async def test_what_fails_in_the_end_names_no_extension() -> None:
+async def test_a_failed_call_names_no_extension() -> None:
     async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
@@ -331,7 +333,7 @@ async def test_what_fails_in_the_end_names_no_extension() -> None:
             assert "a2a-extensions" not in dict(refused.value.initial_metadata() or ())
 
 
-async def test_what_is_answered_names_the_extension_that_was_asked_for() -> None:
+async def test_an_answer_names_the_requested_extension() -> None:
     async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), dialect=EXTENDED) as (_, address), grpc.aio.insecure_channel(address) as channel:
             call = stub_of(channel).GetTask(

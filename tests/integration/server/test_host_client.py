@@ -1,4 +1,4 @@
-"""Asking hosts over Unix sockets: connections are used again, and a host that is gone or odd is an error at once."""
+"""Requests to hosts over Unix sockets: connections are reused, and a missing or broken host is an error at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
 class Hosts:
-    """One listening socket; counts the connections, and remembers what was asked."""
+    """One listening socket; counts the connections, and records the requests."""
 
     def __init__(self, path: Path, talk: Talk | None = None) -> None:
         self.path = str(path)
@@ -70,7 +70,7 @@ def client_of(clock: FakeClock | None = None) -> UnixHostClient:
     return UnixHostClient(FixedRegistry(), clock or FakeClock())
 
 
-async def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
+async def test_connections_are_reused_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
     clock = FakeClock()
     client = client_of(clock)
     async with Hosts(tmp_path / "s") as host:
@@ -96,7 +96,7 @@ async def test_requests_at_the_same_time_do_not_wait_for_each_other(tmp_path: Pa
         client.close()
 
 
-async def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path: Path) -> None:
+async def test_a_connection_that_the_host_has_closed_is_not_reused(tmp_path: Path) -> None:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _head(reader)
         writer.write(OK.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"))
@@ -108,7 +108,7 @@ async def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path:
         assert host.connections == 2
 
 
-async def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
+async def test_a_missing_host_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer) as silence:
         await client_of().ask(str(tmp_path / "none"), "GET", "/status")
     assert not silence.value.sent
@@ -117,7 +117,7 @@ async def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Pat
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.1 200 OK\r\n", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", OK[:-1]], ids=str
 )
-async def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path: Path, said: bytes) -> None:
+async def test_a_host_that_disconnects_or_sends_nonsense_has_not_answered(tmp_path: Path, said: bytes) -> None:
     async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _head(reader)
         writer.write(said)
@@ -128,7 +128,7 @@ async def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path:
         assert silence.value.sent
 
 
-async def test_a_host_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+async def test_a_silent_host_times_out(tmp_path: Path) -> None:
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -143,7 +143,7 @@ def answer(body: object, status: bytes = b"200 OK") -> bytes:
     return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (status, len(content), content)
 
 
-async def test_a_host_of_an_earlier_version_is_asked_again_and_again_what_its_agent_does(
+async def test_a_host_of_an_earlier_version_is_polled_for_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.net.hosts.POLL_SECONDS", 0.001)
@@ -167,7 +167,7 @@ async def test_a_host_of_an_earlier_version_is_asked_again_and_again_what_its_ag
     client.close()
 
 
-async def test_a_host_that_goes_silent_in_the_middle_of_a_stream_is_said_not_to_respond(
+async def test_a_host_that_goes_silent_within_a_stream_is_reported_as_not_responding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.net.hosts.SILENCE_SECONDS", 0.05)
@@ -177,7 +177,7 @@ async def test_a_host_that_goes_silent_in_the_middle_of_a_stream_is_said_not_to_
         await _head(reader)
         told = json.dumps({"state": READY, "why": "w", "source": "screen", "since": "2026-01-15T10:30:00.000Z"})
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
-        writer.write(f"id: \nevent: status\ndata: {told}\n\n".encode())
+        writer.write(f"event: status\ndata: {told}\n\n".encode())
         await over.wait()
 
     async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", silent) as host:

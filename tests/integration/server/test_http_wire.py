@@ -1,4 +1,4 @@
-"""HTTP on real sockets: what a client of any kind may do to it."""
+"""HTTP on real sockets, with well-behaved and hostile clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GET = b"GET /document HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @dataclass
 class Served:
-    """A server in a thread of its own."""
+    """A server in its own thread."""
 
     port: int
     doing: Doing
@@ -80,7 +80,7 @@ def served() -> Generator[Served]:
 
 
 def said(served: Served, *pieces: bytes) -> bytes:
-    """All that is answered until the other side hangs up."""
+    """Sends bytes, and returns all that the server answers until it closes the connection."""
     with closing(served.connect()) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -104,7 +104,7 @@ def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
     assert told.endswith(b'connection: close\r\n\r\n"now"')
 
 
-def test_thousands_of_requests_in_one_go_are_all_answered(served: Served) -> None:
+def test_thousands_of_pipelined_requests_are_all_answered(served: Served) -> None:
     with closing(served.connect()) as connection:
         writer = threading.Thread(target=connection.sendall, args=(GET * 5000,))
         writer.start()
@@ -119,7 +119,7 @@ def test_thousands_of_requests_in_one_go_are_all_answered(served: Served) -> Non
     assert told == 5000
 
 
-def test_who_speaks_1_0_gets_one_answer_and_the_end(served: Served) -> None:
+def test_an_http_1_0_client_gets_one_answer_and_the_end_of_the_connection(served: Served) -> None:
     told = said(served, b"GET /document HTTP/1.0\r\n\r\n")
 
     assert told.endswith(b"connection: close\r\n\r\n" + DOCUMENT)
@@ -133,7 +133,7 @@ def test_a_chunked_body_is_one_body(served: Served) -> None:
         assert (answer.status, answer.read()) == (200, digest(b"one" + b"two" * 30_000))
 
 
-def test_a_body_that_is_asked_for_first_is_sent_then(served: Served) -> None:
+def test_a_client_that_expects_100_continue_sends_its_body_after_it(served: Served) -> None:
     with closing(served.connect()) as connection:
         connection.sendall(
             b"POST /echo HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
@@ -145,7 +145,7 @@ def test_a_body_that_is_asked_for_first_is_sent_then(served: Served) -> None:
         assert rest(connection).endswith(digest(b"{}"))
 
 
-def test_a_body_that_is_too_large_is_refused_and_the_refusal_can_be_read(served: Served) -> None:
+def test_the_refusal_of_a_body_that_is_too_large_can_be_read(served: Served) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=TIMEOUT)) as client:
         client.request("POST", "/echo", iter([b"x" * 65536] * 64), {"Content-Type": "application/json"})
         answer = client.getresponse()
@@ -167,14 +167,14 @@ def test_a_body_that_is_too_large_is_refused_and_the_refusal_can_be_read(served:
         b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
     ],
 )
-def test_a_body_whose_end_two_could_see_differently_is_refused(served: Served, framing: bytes) -> None:
+def test_a_body_of_ambiguous_length_is_refused(served: Served, framing: bytes) -> None:
     told = said(served, b"POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n" + framing + GET)
 
     assert told.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert told.count(b"HTTP/1.1") == 1
 
 
-def test_a_caller_who_leaves_is_no_longer_waited_for(served: Served) -> None:
+def test_a_client_that_disconnects_ends_its_wait(served: Served) -> None:
     served.doing.later = None
     with closing(served.connect()) as connection:
         connection.sendall(b"GET /later HTTP/1.1\r\n\r\n")
@@ -183,7 +183,7 @@ def test_a_caller_who_leaves_is_no_longer_waited_for(served: Served) -> None:
     until(lambda: served.doing.later is not None and served.doing.later.cancelled(), "its end")
 
 
-def test_a_reader_that_takes_nothing_does_not_make_the_stream_grow(served: Served) -> None:
+def test_a_reader_that_reads_nothing_does_not_grow_the_buffer(served: Served) -> None:
     served.doing.event = b"x" * 10_000
     with closing(served.connect()) as connection:
         connection.sendall(b"GET /stream HTTP/1.1\r\n\r\n")
@@ -191,17 +191,17 @@ def test_a_reader_that_takes_nothing_does_not_make_the_stream_grow(served: Serve
         last = -1
         while last != served.doing.told:
             last = served.doing.told
-            # Long enough for thousands of events, were nothing in their way.
+            # Long enough for thousands of events if the reader read them.
             time.sleep(0.1)
         assert last < 2000, "only what the kernel holds for both sides, and a little of ours"
         assert served.doing.followers == 1
-        # Whoever reads again gets more.
+        # A client that resumes reading gets more.
         until(lambda: bool(connection.recv(1 << 20)) and served.doing.told > last, "more of the stream")
 
     until(lambda: served.doing.followers == 0, "the end of the stream")
 
 
-def test_an_answer_under_way_is_finished_before_the_server_ends() -> None:
+def test_a_running_answer_is_finished_before_the_server_ends() -> None:
     with serving() as served, closing(served.connect()) as resting, closing(served.connect()) as connection:
         resting.sendall(GET)
         assert resting.recv(65536).endswith(DOCUMENT)
@@ -217,7 +217,7 @@ def test_an_answer_under_way_is_finished_before_the_server_ends() -> None:
         assert rest(connection).endswith(b"connection: close\r\n\r\n" + digest(b"1234"))
 
 
-async def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
+async def test_a_unix_socket_is_served_too(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "s"))
     listener.listen()

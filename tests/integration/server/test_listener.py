@@ -1,4 +1,4 @@
-"""Ports are taken atomically; sockets are private, and replace only those of the dead."""
+"""Ports are bound atomically; sockets are private, and replace only those of dead hosts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def port_of(bound: socket.socket) -> int:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that another program listens on."""
+    """Yields a port that another program listens on."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         yield port_of(other)
 
@@ -50,7 +50,7 @@ def test_a_port_is_bound_on_loopback_only_and_listens() -> None:
         socket.create_connection(bound.getsockname(), timeout=2).close()
 
 
-def test_a_port_that_another_program_has_is_refused_by_its_number(taken: int) -> None:
+def test_a_port_of_another_program_is_refused_by_number(taken: int) -> None:
     with pytest.raises(PortTaken, match=str(taken)) as caught:
         bind_port(taken)
 
@@ -105,14 +105,14 @@ def test_the_overflow_begins_at_8200() -> None:
     assert listener.OVERFLOW_PORTS[0] == 8200
 
 
-def test_when_no_port_is_free_that_is_said(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_no_port_is_free_an_error_says_so(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "OVERFLOW_PORTS", [taken])
 
     with pytest.raises(PortTaken, match="no port is free"):
         bind_first_free([taken])
 
 
-def test_many_at_once_each_get_a_port_of_their_own() -> None:
+def test_concurrent_processes_each_get_their_own_port() -> None:
     bound: list[socket.socket] = []
     threads = [threading.Thread(target=lambda: bound.append(bind_first_free(own_ports()))) for _ in range(20)]
 
@@ -137,20 +137,20 @@ def usual(short: Path, runtime: Path | None = None) -> tuple[Path, ...]:
 
 
 def folder_of(folders: tuple[Path, ...]) -> Path:
-    """The folder in which a socket is made."""
+    """Returns the folder in which a socket is created."""
     made = listen_in_first(folders, NAME, uid=UID)
     made.close()
     return made.path.parent
 
 
-def test_the_usual_folder_is_made_private(short: Path) -> None:
+def test_the_default_folder_is_created_private(short: Path) -> None:
     folder = folder_of(usual(short))
 
     assert folder == short / "synapse-a2a"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_the_usual_folder_is_closed_to_others_if_it_was_open(short: Path) -> None:
+def test_the_default_folder_is_made_private_if_it_was_open(short: Path) -> None:
     (short / "synapse-a2a").mkdir()
     (short / "synapse-a2a").chmod(0o777)
 
@@ -191,7 +191,7 @@ OBSTACLES = [
 
 
 @pytest.mark.parametrize("obstruct", OBSTACLES)
-def test_what_lies_in_the_place_of_one_folder_leaves_the_next(short: Path, obstruct: Callable[[Path], None]) -> None:
+def test_an_unusable_folder_is_skipped_for_the_next(short: Path, obstruct: Callable[[Path], None]) -> None:
     runtime = short / "run"
     runtime.mkdir()
     folders = usual(short, runtime)
@@ -202,7 +202,7 @@ def test_what_lies_in_the_place_of_one_folder_leaves_the_next(short: Path, obstr
 
 
 @pytest.mark.parametrize("obstruct", OBSTACLES)
-def test_the_last_folder_is_used_when_the_others_cannot_be(short: Path, obstruct: Callable[[Path], None]) -> None:
+def test_the_last_folder_is_used_if_the_others_are_unusable(short: Path, obstruct: Callable[[Path], None]) -> None:
     runtime = short / "run"
     runtime.mkdir()
     folders = usual(short, runtime)
@@ -212,7 +212,7 @@ def test_the_last_folder_is_used_when_the_others_cannot_be(short: Path, obstruct
     assert folder_of(folders) == short / f"synapse-a2a-{UID}"
 
 
-def test_a_runtime_folder_that_is_too_deep_or_missing_or_relative_is_passed_over(short: Path) -> None:
+def test_a_runtime_folder_that_is_too_deep_missing_or_relative_is_skipped(short: Path) -> None:
     deep = short / ("x" * 100)
     deep.mkdir()
     for runtime in (deep, short / "missing", Path("relative")):
@@ -223,7 +223,7 @@ def test_a_runtime_folder_that_is_too_deep_or_missing_or_relative_is_passed_over
         folders[0].unlink()
 
 
-def test_a_folder_that_others_could_replace_is_passed_over(short: Path) -> None:
+def test_a_folder_that_others_could_replace_is_skipped(short: Path) -> None:
     open_to_all = short / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
@@ -232,7 +232,7 @@ def test_a_folder_that_others_could_replace_is_passed_over(short: Path) -> None:
     assert folder_of(folders) == short / "mine"
 
 
-def test_if_no_folder_can_be_used_the_setting_is_named_and_each_reason(short: Path) -> None:
+def test_without_a_usable_folder_the_error_names_the_setting_and_each_reason(short: Path) -> None:
     folders = usual(short)
     touch(folders[0])
     link_to_nothing(folders[1])
@@ -255,7 +255,7 @@ def test_a_socket_that_another_user_left_in_our_folder_is_replaced(short: Path) 
         assert folder_of((folder,)) == folder
 
 
-def test_a_living_agent_keeps_its_socket(short: Path) -> None:
+def test_a_running_agent_keeps_its_socket(short: Path) -> None:
     living = listen_in_first(usual(short), NAME, uid=UID)
     try:
         with pytest.raises(PortTaken):
@@ -264,7 +264,7 @@ def test_a_living_agent_keeps_its_socket(short: Path) -> None:
         living.close()
 
 
-def test_a_wished_folder_is_made_private_and_an_existing_one_keeps_its_mode(short: Path) -> None:
+def test_a_chosen_folder_is_created_private_and_an_existing_one_keeps_its_mode(short: Path) -> None:
     listen_in(short / "deep" / "made", NAME, uid=UID).close()
     (short / "mine").mkdir()
     (short / "mine").chmod(0o755)
@@ -274,7 +274,7 @@ def test_a_wished_folder_is_made_private_and_an_existing_one_keeps_its_mode(shor
     assert stat.S_IMODE((short / "mine").stat().st_mode) == 0o755
 
 
-def test_a_wished_folder_that_others_can_write_into_is_refused(short: Path) -> None:
+def test_a_chosen_folder_that_others_can_write_into_is_refused(short: Path) -> None:
     (short / "open").mkdir()
     (short / "open").chmod(0o777)
 
@@ -282,19 +282,19 @@ def test_a_wished_folder_that_others_can_write_into_is_refused(short: Path) -> N
         listen_in(short / "open", NAME, uid=UID)
 
 
-def test_a_wished_folder_of_another_user_is_refused(short: Path) -> None:
+def test_a_chosen_folder_of_another_user_is_refused(short: Path) -> None:
     with pytest.raises(InvalidSettings, match="another user"):
         listen_in(short, NAME, uid=UID + 1)
 
 
-def test_a_folder_that_cannot_be_made_is_refused(short: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(short: Path) -> None:
     (short / "file").touch()
 
     with pytest.raises(InvalidSettings, match="cannot be a folder"):
         listen_in(short / "file", NAME, uid=UID)
 
 
-def test_a_socket_is_private_listens_and_leaves_nothing_behind(short: Path) -> None:
+def test_a_socket_is_private_listens_and_is_removed_at_the_end(short: Path) -> None:
     unix = UnixListener(short / "a.sock")
     mode = stat.S_IMODE(unix.path.stat().st_mode)
     with closing(socket.socket(socket.AF_UNIX)) as client:
@@ -305,7 +305,7 @@ def test_a_socket_is_private_listens_and_leaves_nothing_behind(short: Path) -> N
     assert list(short.iterdir()) == []
 
 
-def test_it_is_private_whatever_the_umask(short: Path) -> None:
+def test_a_socket_is_private_with_any_umask(short: Path) -> None:
     old = os.umask(0)
     try:
         unix = UnixListener(short / "a.sock")
@@ -331,7 +331,7 @@ def test_the_socket_of_a_dead_host_is_replaced(short: Path) -> None:
         unix.close()
 
 
-def test_the_socket_of_a_living_host_is_left_to_it(short: Path) -> None:
+def test_the_socket_of_a_running_host_is_not_replaced(short: Path) -> None:
     living = UnixListener(short / "a.sock")
     try:
         with pytest.raises(PortTaken, match=r"a\.sock"):
@@ -365,12 +365,12 @@ def test_a_path_of_the_greatest_length_works_and_one_more_byte_is_refused(short:
     assert "SYNAPSE_UDS_DIR" in caught.value.hint
 
 
-def test_a_folder_that_is_not_there_is_named(short: Path) -> None:
+def test_a_missing_folder_is_named(short: Path) -> None:
     with pytest.raises(InvalidSettings, match="no socket can be made"):
         UnixListener(short / "missing" / "a.sock")
 
 
-def test_a_folder_in_the_place_of_the_socket_is_named_and_no_draft_stays(short: Path) -> None:
+def test_a_folder_at_the_sockets_path_is_named_and_no_draft_is_left(short: Path) -> None:
     (short / "a.sock").mkdir()
 
     with pytest.raises(InvalidSettings, match="no socket can be made"):

@@ -1,4 +1,4 @@
-"""Who is connected, with real processes: an agent's children are the agent, other users are strangers."""
+"""Identifies real processes that connect: an agent's children count as the agent, other users need the token."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(port: int, path: str = "", header: str = "", *, user: str = "", through:
     return done.stdout.strip()
 
 
-def test_a_child_of_an_agent_is_that_agent_over_the_socket_and_nobody_over_tcp(tmp_path: Path) -> None:
+def test_a_child_of_an_agent_is_identified_over_the_socket_and_not_over_tcp(tmp_path: Path) -> None:
     me = AgentEntry("synapse-claude-8100", "claude", pid=os.getpid())
     with served(tmp_path, InMemoryService, entries=lambda: (me,)) as host:
         assert ask(host.port, str(host.socket)) == "200"
@@ -63,7 +63,7 @@ def test_a_process_that_belongs_to_no_agent_is_a_person(tmp_path: Path) -> None:
     assert not host.service.callers[0].is_agent
 
 
-def test_one_connection_is_looked_up_once(tmp_path: Path) -> None:
+def test_a_connection_is_identified_once(tmp_path: Path) -> None:
     asked: list[int] = []
 
     def entries() -> Sequence[AgentEntry]:
@@ -80,7 +80,7 @@ def test_one_connection_is_looked_up_once(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run as another user")
 def test_another_user_needs_the_token_over_tcp(tmp_path: Path) -> None:
     with served(tmp_path, InMemoryService, token="t0ken") as host:
         without = ask(host.port, user=NOBODY)
@@ -90,8 +90,8 @@ def test_another_user_needs_the_token_over_tcp(tmp_path: Path) -> None:
     assert (without, wrong, right) == ("401", "401", "200")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_another_user_cannot_even_open_the_socket_in_a_folder_that_he_can_enter() -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run as another user")
+def test_another_user_cannot_open_the_socket_even_in_an_accessible_folder() -> None:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         with served(Path(name), InMemoryService) as host, pytest.raises(subprocess.CalledProcessError) as caught:
@@ -101,7 +101,7 @@ def test_another_user_cannot_even_open_the_socket_in_a_folder_that_he_can_enter(
 
 
 @pytest.mark.parametrize("name", ["evil.example", "localhost", "127.0.0.1:1"])
-def test_a_name_that_is_not_ours_is_refused_over_tcp(tmp_path: Path, name: str) -> None:
+def test_a_foreign_host_name_is_refused_over_tcp(tmp_path: Path, name: str) -> None:
     with served(tmp_path, InMemoryService) as host:
         reply = WireClient(host.port).request("GET", "/status", headers={"Host": name})
 

@@ -1,4 +1,4 @@
-"""The server on real sockets: hostile bytes, slow callers, readers that leave, and its own end."""
+"""The server on real sockets: hostile bytes, slow clients, readers that disconnect, and shutdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def client(request: pytest.FixtureRequest, host: ServedHost) -> WireClient:
 
 
 def raw(client: WireClient, *pieces: bytes) -> tuple[int, bytes]:
-    """Send bytes as they are, and return the status and body of the first answer."""
+    """Sends raw bytes, and returns the status and body of the first answer."""
     with closing(client.connect()) as connection:
         for piece in pieces:
             try:
@@ -98,7 +98,7 @@ def code(body: bytes) -> str:
         b"POST /tasks/send HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_bytes_that_are_no_request_get_an_error_in_json(client: WireClient, garbage: bytes) -> None:
+def test_invalid_http_gets_an_error_in_json(client: WireClient, garbage: bytes) -> None:
     status, body = raw(client, garbage)
 
     assert status in (400, 403)
@@ -113,19 +113,19 @@ def test_a_head_without_end_is_refused(client: WireClient) -> None:
     assert (status, code(body)) == (431, "invalid_request")
 
 
-def test_a_head_that_does_not_come_is_refused_in_time(client: WireClient) -> None:
+def test_a_head_that_does_not_arrive_is_refused_after_the_time_limit(client: WireClient) -> None:
     status, body = raw(client, b"GET /tasks HTTP/1.1\r\nHost")
 
     assert (status, code(body)) == (408, "body_too_slow")
 
 
-def test_a_caller_that_says_nothing_is_hung_up_on(client: WireClient) -> None:
+def test_a_silent_client_is_disconnected(client: WireClient) -> None:
     status, body = raw(client)
 
     assert (status, code(body)) == (408, "body_too_slow")
 
 
-def test_a_body_that_does_not_come_is_refused_in_time(client: WireClient) -> None:
+def test_a_body_that_does_not_arrive_is_refused_after_the_time_limit(client: WireClient) -> None:
     begun = head(client, "POST", "/tasks/send", "Content-Type: application/json", "Content-Length: 100")
 
     status, body = raw(client, begun, b'{"message"')
@@ -133,7 +133,7 @@ def test_a_body_that_does_not_come_is_refused_in_time(client: WireClient) -> Non
     assert (status, code(body)) == (408, "body_too_slow")
 
 
-def test_a_second_request_on_a_connection_must_come_in_time_too(client: WireClient) -> None:
+def test_a_second_request_on_a_connection_must_arrive_in_time_too(client: WireClient) -> None:
     with closing(client.connect()) as connection:
         connection.sendall(head(client, "GET", "/status"))
         first, _ = read_answer(connection)
@@ -143,14 +143,14 @@ def test_a_second_request_on_a_connection_must_come_in_time_too(client: WireClie
     assert (first, second, code(body)) == (200, 408, "body_too_slow")
 
 
-def test_several_requests_go_over_one_connection(client: WireClient) -> None:
+def test_a_connection_carries_several_requests(client: WireClient) -> None:
     with closing(client.connect()) as connection:
         for _ in range(3):
             connection.sendall(head(client, "GET", "/status"))
             assert read_answer(connection)[0] == 200
 
 
-def test_a_body_that_comes_in_small_pieces_is_taken(client: WireClient) -> None:
+def test_a_body_in_small_pieces_is_accepted(client: WireClient) -> None:
     content = json.dumps(HELLO).encode()
     begun = head(client, "POST", "/tasks/send", "Content-Type: application/json", f"Content-Length: {len(content)}")
 
@@ -159,7 +159,7 @@ def test_a_body_that_comes_in_small_pieces_is_taken(client: WireClient) -> None:
     assert status == 200
 
 
-def test_a_body_that_is_announced_too_large_is_refused_at_once(client: WireClient) -> None:
+def test_a_content_length_beyond_the_limit_is_refused_at_once(client: WireClient) -> None:
     begun = head(client, "POST", "/tasks/send", "Content-Type: application/json", f"Content-Length: {LIMIT + 1}")
 
     status, body = raw(client, begun)
@@ -167,7 +167,7 @@ def test_a_body_that_is_announced_too_large_is_refused_at_once(client: WireClien
     assert (status, code(body)) == (413, "body_too_large")
 
 
-def test_a_body_that_is_sent_too_large_is_refused_and_the_caller_can_read_it(client: WireClient) -> None:
+def test_a_body_beyond_the_limit_is_refused_and_the_caller_can_read_the_refusal(client: WireClient) -> None:
     begun = head(client, "POST", "/tasks/send", "Content-Type: application/json", "Transfer-Encoding: chunked")
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
 
@@ -176,7 +176,7 @@ def test_a_body_that_is_sent_too_large_is_refused_and_the_caller_can_read_it(cli
     assert (status, code(body)) == (413, "body_too_large")
 
 
-def test_a_caller_who_asks_first_is_told_before_sending_a_large_body(client: WireClient) -> None:
+def test_a_client_that_expects_100_continue_is_refused_before_it_sends_a_large_body(client: WireClient) -> None:
     begun = head(
         client,
         "POST",
@@ -202,7 +202,7 @@ def test_strange_paths_are_not_found(client: WireClient, path: str) -> None:
     "content",
     [b"\xff", b"[" * 50_000, b'{"message": ' + b'{"a":' * 5000, b"null", b"1e999", b'"\\ud800"', b"{}" * 3],
 )
-def test_strange_bodies_are_refused(client: WireClient, content: bytes) -> None:
+def test_invalid_bodies_are_refused(client: WireClient, content: bytes) -> None:
     reply = client.request("POST", "/tasks/send", content)
 
     assert (reply.status, reply.code) == (400, "invalid_request")
@@ -215,13 +215,13 @@ def test_head_has_the_headers_of_get_and_no_body(client: WireClient) -> None:
     assert int(reply.headers["content-length"]) > 100
 
 
-def test_an_upgrade_to_something_else_is_served_as_it_is(client: WireClient) -> None:
+def test_an_upgrade_to_another_protocol_is_served_as_a_plain_request(client: WireClient) -> None:
     reply = client.request("GET", "/status", headers={"Connection": "Upgrade", "Upgrade": "h2c"})
 
     assert reply.status == 200
 
 
-def test_a_reader_that_leaves_ends_its_subscription(host: ServedHost, client: WireClient) -> None:
+def test_a_reader_that_disconnects_ends_its_subscription(host: ServedHost, client: WireClient) -> None:
     task_id = client.request("POST", "/tasks/create", HELLO).json["task"]["id"]
 
     with client.follow(f"/tasks/{task_id}/subscribe") as events:
@@ -231,7 +231,7 @@ def test_a_reader_that_leaves_ends_its_subscription(host: ServedHost, client: Wi
     until(lambda: host.service.followers == 0, "the followers to be gone")
 
 
-def test_a_quiet_stream_shows_that_it_is_alive(client: WireClient) -> None:
+def test_an_idle_stream_sends_keep_alive_comments(client: WireClient) -> None:
     task_id = client.request("POST", "/tasks/create", HELLO).json["task"]["id"]
     with closing(client.connect()) as connection:
         connection.sendall(head(client, "GET", f"/tasks/{task_id}/subscribe"))
@@ -244,7 +244,7 @@ def test_a_quiet_stream_shows_that_it_is_alive(client: WireClient) -> None:
     assert b"event: snapshot" in received
 
 
-def test_a_hundred_readers_see_the_same_in_the_same_order(host: ServedHost) -> None:
+def test_a_hundred_readers_get_all_events_in_order(host: ServedHost) -> None:
     client = WireClient(host.port, str(host.socket))
     task_id = client.request("POST", "/tasks/create", HELLO).json["task"]["id"]
     seen: list[list[str]] = []
@@ -288,7 +288,7 @@ def test_a_websocket_may_follow_a_request_on_its_connection_and_stays(host: Serv
 
     with unix_connect(uri="ws://localhost/attach", sock=connection, open_timeout=5) as channel:
         channel.recv(timeout=5)
-        # Longer than a request may take, and than a connection may rest.
+        # Longer than a request may take, and than a connection may be idle.
         with pytest.raises(TimeoutError):
             channel.recv(timeout=0.7)
         channel.send("still here")
@@ -308,7 +308,7 @@ def test_a_websocket_is_refused_with_an_http_answer(
     assert code(bytes(caught.value.response.body or b"")) == reason
     # When the next request is answered, the server is done with this one.
     WireClient(host.port).request("GET", "/status")
-    assert caplog.records == [], "a refusal is no failure of ours"
+    assert caplog.records == [], "a refusal is not logged as a failure"
 
 
 def test_a_websocket_is_refused_over_tcp(host: ServedHost) -> None:
@@ -338,7 +338,7 @@ def test_stopping_ends_streams_and_websockets_soon_and_removes_the_socket(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cancelled_server_ends_in_order_too(tmp_path: Path) -> None:
+def test_a_cancelled_server_shuts_down_too(tmp_path: Path) -> None:
     with served(tmp_path, InMemoryService) as host:
         client = WireClient(host.port, str(host.socket))
         task_id = client.request("POST", "/tasks/create", HELLO).json["task"]["id"]
@@ -354,7 +354,7 @@ def _cancel_serving(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
 
 
-def test_it_sets_no_signal_handlers_and_prints_nothing(
+def test_the_server_sets_no_signal_handlers_and_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -18,14 +17,14 @@ from synapse.push.outbox import PostResult
 from synapse.push.webhook import WebhookLimits, WebhookSender
 from tests.fakes.certificates import self_made
 
-T = TypeVar("T")
+BOUND = 40.0
 HEADERS = [("Content-Type", "application/a2a+json"), ("X-Test", "yes")]
 PATIENT = WebhookLimits(check=10, connect=10, whole=20)
 HASTY = WebhookLimits(check=10, connect=10, whole=0.3)
 
 
 class Hook:
-    """A webhook on loopback; it keeps what it was sent."""
+    """A webhook on loopback that records its requests."""
 
     def __init__(
         self, answer: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", *, hangs: bool = False
@@ -70,26 +69,15 @@ def sender(limits: WebhookLimits = PATIENT, resolve: Resolve | None = None, *, a
     return WebhookSender(allow_private=allowed, limits=limits, resolve=resolve)
 
 
-def posted_to(hook: Hook, limits: WebhookLimits = PATIENT) -> PostResult:
-    async def story() -> PostResult:
-        async with hook.open():
-            return await sender(limits).post(hook.url, HEADERS, b'{"a": 1}')
-
-    return run(story)
+async def posted_to(hook: Hook, limits: WebhookLimits = PATIENT) -> PostResult:
+    async with asyncio.timeout(BOUND), hook.open():
+        return await sender(limits).post(hook.url, HEADERS, b'{"a": 1}')
 
 
-def run(story: Callable[[], Awaitable[T]]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(40):
-            return await story()
-
-    return asyncio.run(bounded())
-
-
-def test_a_notification_arrives_as_it_was_sent() -> None:
+async def test_a_notification_arrives_as_it_was_sent() -> None:
     hook = Hook()
 
-    assert posted_to(hook) == PostResult(status=200)
+    assert await posted_to(hook) == PostResult(status=200)
     first, *lines = hook.heads[0].split("\r\n")
     assert first == "POST /hook?x=1 HTTP/1.1"
     assert {f"Host: 127.0.0.1:{hook.port}", "Content-Type: application/a2a+json", "X-Test: yes"} <= set(lines)
@@ -116,16 +104,16 @@ def test_a_notification_arrives_as_it_was_sent() -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, PostResult(error="the head of its answer is too long")),
     ],
 )
-def test_what_the_webhook_answers_is_told(answer: bytes, posted: PostResult) -> None:
-    assert posted_to(Hook(answer)) == posted
+async def test_the_result_has_the_webhooks_answer(answer: bytes, posted: PostResult) -> None:
+    assert await posted_to(Hook(answer)) == posted
 
 
-def test_a_webhook_that_hangs_is_given_up_in_time() -> None:
-    assert posted_to(Hook(hangs=True), HASTY) == PostResult(error="no answer in time")
+async def test_a_webhook_that_hangs_times_out() -> None:
+    assert await posted_to(Hook(hangs=True), HASTY) == PostResult(error="no answer in time")
 
 
-def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes() -> None:
-    async def story() -> None:
+async def test_a_webhook_that_sends_only_the_head_of_a_success_counts_as_notified() -> None:
+    async with asyncio.timeout(BOUND):
         over = asyncio.Event()
 
         async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -139,11 +127,9 @@ def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes
             assert await sender(HASTY).post(url, HEADERS, b"{}") == PostResult(status=200)
             over.set()
 
-    run(story)
 
-
-def test_a_redirect_is_not_followed() -> None:
-    async def story() -> None:
+async def test_a_redirect_is_not_followed() -> None:
+    async with asyncio.timeout(BOUND):
         other = Hook()
         async with other.open():
             hook = Hook(f"HTTP/1.1 307 There\r\nLocation: {other.url}\r\n\r\n".encode())
@@ -152,11 +138,9 @@ def test_a_redirect_is_not_followed() -> None:
         assert posted.status == 307
         assert other.bodies == []
 
-    run(story)
 
-
-def test_nobody_at_home_is_told() -> None:
-    async def story() -> None:
+async def test_a_webhook_where_nothing_listens_is_reported() -> None:
+    async with asyncio.timeout(BOUND):
         hook = Hook()
         async with hook.open():
             pass
@@ -165,11 +149,9 @@ def test_nobody_at_home_is_told() -> None:
         assert posted.error
         assert not posted.is_final
 
-    run(story)
 
-
-def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was() -> None:
-    async def story() -> None:
+async def test_a_private_address_is_refused_when_configured_and_when_called() -> None:
+    async with asyncio.timeout(BOUND):
         hook = Hook()
         async with hook.open():
             with pytest.raises(InvalidField):
@@ -178,11 +160,9 @@ def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was
         assert posted.is_final
         assert hook.bodies == []
 
-    run(story)
 
-
-def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
-    async def story() -> None:
+async def test_all_addresses_of_a_name_are_checked_and_it_is_resolved_once() -> None:
+    async with asyncio.timeout(BOUND):
         asked: list[str] = []
 
         async def changing(host: str, _port: int) -> Sequence[Address]:
@@ -200,11 +180,10 @@ def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
         assert asked == ["changes.example", "changes.example"]
         assert hook.bodies == []
 
-    run(story)
 
+async def test_the_checked_address_is_called_under_its_name() -> None:
+    async with asyncio.timeout(BOUND):
 
-def test_the_checked_address_is_called_and_the_name_is_kept() -> None:
-    async def story() -> None:
         async def fixed(_host: str, _port: int) -> Sequence[Address]:
             return [ip_address("127.0.0.1")]
 
@@ -214,11 +193,10 @@ def test_the_checked_address_is_called_and_the_name_is_kept() -> None:
         assert posted.status == 200
         assert f"Host: hook.example:{hook.port}" in hook.heads[0]
 
-    run(story)
 
+async def test_a_name_that_cannot_be_resolved_now_may_be_configured_and_is_tried_later() -> None:
+    async with asyncio.timeout(BOUND):
 
-def test_a_name_that_cannot_be_resolved_now_may_be_configured_and_is_tried_later() -> None:
-    async def story() -> None:
         async def unknown(_host: str, _port: int) -> Sequence[Address]:
             raise OSError("no such name")
 
@@ -227,11 +205,10 @@ def test_a_name_that_cannot_be_resolved_now_may_be_configured_and_is_tried_later
         posted = await lost.post("https://later.example/", HEADERS, b"{}")
         assert (posted.status, posted.is_final) == (0, False)
 
-    run(story)
 
+async def test_a_second_address_is_tried_when_the_first_does_not_answer() -> None:
+    async with asyncio.timeout(BOUND):
 
-def test_a_second_address_is_tried_when_the_first_does_not_answer() -> None:
-    async def story() -> None:
         async def two(_host: str, _port: int) -> Sequence[Address]:
             return [ip_address("127.0.0.2"), ip_address("127.0.0.1")]
 
@@ -240,11 +217,9 @@ def test_a_second_address_is_tried_when_the_first_does_not_answer() -> None:
             posted = await sender(resolve=two).post(f"http://hook.example:{hook.port}/", HEADERS, b"{}")
         assert posted.status == 200
 
-    run(story)
 
-
-def test_one_receiver_takes_only_so_many_at_once_and_others_are_not_delayed() -> None:
-    async def story() -> None:
+async def test_posts_to_one_receiver_are_limited_without_delaying_others() -> None:
+    async with asyncio.timeout(BOUND):
         slow, quick = Hook(hangs=True), Hook()
         async with slow.open(), quick.open():
             hooks = sender()
@@ -255,11 +230,9 @@ def test_one_receiver_takes_only_so_many_at_once_and_others_are_not_delayed() ->
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
 
-    run(story)
 
-
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_self_signed_certificate_is_refused(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
         certificate, key = self_made(tmp_path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -281,5 +254,3 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
         assert known == PostResult(status=200)
         assert "certificate" in misnamed.error
         assert len(hook.bodies) == 1
-
-    run(story)

@@ -1,4 +1,4 @@
-"""Last words on a WebSocket arrive: to a reader that stopped reading, and to one that sends too much."""
+"""The close frame of a WebSocket arrives: at a client that stopped reading, and at one that sends too much."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOUND = 20.0
 
 
 class Flood:
-    """Whatever is followed never ends, and is large."""
+    """A service whose streams never end, with large updates."""
 
     def __init__(self, _entry: AgentEntry) -> None:
         self._task = said("x" * 60_000)
@@ -44,7 +44,7 @@ class Flood:
 
 
 class Noticed:
-    """The hub's handler, and the moment at which it is done with a client."""
+    """The hub's handler; `done` is set when it has finished with a client."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -62,7 +62,7 @@ def frames_of(socket: Any) -> Iterator[dict[str, Any]]:
         yield json.loads(socket.recv(timeout=BOUND))
 
 
-def test_a_slow_reader_gets_all_that_was_sent_and_then_the_seq_to_resume_after(
+def test_a_slow_reader_gets_all_frames_and_then_the_seq_to_resume_after(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Noticed()

@@ -29,7 +29,7 @@ EVENTS_OF_A_TASK = 5
 
 
 class Writing:
-    """A process that writes, and what it has said so far."""
+    """A process that writes, and its output so far."""
 
     def __init__(self, path: Path, name: str, tasks: int, concurrency: int = 8) -> None:
         command = [sys.executable, "-m", "tests.integration.store.writing_process", path, name, tasks, concurrency]
@@ -40,16 +40,16 @@ class Writing:
 
     @property
     def said(self) -> list[str]:
-        # What comes after the last newline was cut off in the middle.
+        # The rest after the last newline is an incomplete line.
         return self._heard.decode().split("\n")[:-1]
 
     def hear(self, lines: int) -> None:
-        """Read until it has said that many lines."""
+        """Reads until it has printed that many lines."""
         while self._heard.count(b"\n") < lines and (more := os.read(self._output, 65536)):
             self._heard += more
 
     def hear_what_was_said(self) -> None:
-        """Read what is there already, without waiting for more."""
+        """Reads the output that is there, without waiting for more."""
         os.set_blocking(self._output, False)
         try:
             while more := os.read(self._output, 65536):
@@ -67,7 +67,7 @@ class Writing:
         self._process.wait(timeout=20)
 
     def stop(self) -> None:
-        """Freeze it where it stands."""
+        """Stops the process with SIGSTOP."""
         os.kill(self._process.pid, signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)
 
@@ -80,7 +80,7 @@ class Writing:
 
     @property
     def acknowledged(self) -> set[tuple[str, int, int]]:
-        """Each event that it was told is durable: task, version, seq."""
+        """Returns each event that was acknowledged to it: task, version, seq."""
         said = [line.split() for line in self.said if line not in ("done", "lost")]
         return {(task_id, int(version), int(seq)) for task_id, version, seq in said}
 
@@ -96,7 +96,7 @@ def writing(path: Path, names: Sequence[str], tasks: int) -> Generator[list[Writ
 
 
 def look(path: Path) -> set[tuple[str, int, int]]:
-    """Check that the store is sound and every task is what its log says; return all events as the writers name them."""
+    """Checks that the store is sound and each task matches its log; returns all events as the writers name them."""
 
     async def read() -> list[Recorded]:
         store = await LeasedStore.open(path)
@@ -131,7 +131,7 @@ async def compare(store: TaskStore, log: Sequence[Recorded]) -> None:
         assert await store.load(task_id) == replay(one.event for one in events)
 
 
-def test_several_processes_make_and_write_one_new_store_at_once(tmp_path: Path) -> None:
+def test_several_processes_create_and_write_one_store_at_once(tmp_path: Path) -> None:
     path = tmp_path / "new" / "store.db"
     with writing(path, ["a", "b", "c", "d"], tasks=60) as processes:
         for process in processes:
@@ -142,7 +142,7 @@ def test_several_processes_make_and_write_one_new_store_at_once(tmp_path: Path) 
     assert look(path) == set[tuple[str, int, int]]().union(*said)
 
 
-def test_each_process_hears_of_its_events_in_the_order_of_their_seqs(tmp_path: Path) -> None:
+def test_each_process_gets_its_acknowledgements_in_the_order_of_seqs(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a", "b"], tasks=60) as processes:
         for process in processes:
@@ -164,7 +164,7 @@ def test_a_killed_writer_leaves_a_log_with_everything_it_acknowledged(tmp_path: 
     assert process.acknowledged <= look(path)
 
 
-def test_others_go_on_when_a_writer_is_killed(tmp_path: Path) -> None:
+def test_other_writers_continue_when_one_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (doomed,), writing(path, ["b"], tasks=200) as (other,):
         doomed.hear(50)
@@ -193,26 +193,26 @@ def test_a_copy_of_the_files_at_any_instant_has_everything_acknowledged(tmp_path
         assert process.acknowledged <= look(copy)
 
 
-def test_a_writer_that_is_killed_while_it_stands_still_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_while_stopped_does_not_block_others(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (stopped,):
         stopped.hear(100)
         stopped.stop()
         with writing(path, ["b"], tasks=5) as (other,):
-            # It may or may not have been stopped while it held the lock; once it is gone nothing holds the other up.
+            # It may or may not have been stopped while it held the lock; once it is gone nothing blocks the other.
             stopped.kill()
             other.finish()
 
     assert stopped.acknowledged | other.acknowledged <= look(path)
 
 
-def test_a_suspended_writer_writes_nothing_after_its_successor_has_taken_the_inbox_over(tmp_path: Path) -> None:
+def test_a_suspended_writer_writes_nothing_after_its_successor_has_acquired_the_inbox(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with writing(path, ["a"], tasks=100_000) as (suspended,):
         suspended.hear(100)
         suspended.stop()
         while not acquire(path, "a"):
-            # It was stopped while it held the lock of the store: nobody writes until it has given that back.
+            # It was stopped while it held the lock of the store: no process writes until it is released.
             suspended.go_on()
             suspended.hear(len(suspended.said) + 10)
             suspended.stop()
@@ -228,7 +228,7 @@ def test_a_suspended_writer_writes_nothing_after_its_successor_has_taken_the_inb
 
 
 def acquire(path: Path, inbox: str) -> bool:
-    """Acquire the inbox of a process that cannot be seen any more; False when the store is locked."""
+    """Acquires the inbox of a process that is no longer visible; returns False when the store is locked."""
 
     async def run() -> bool:
         store = await LeasedStore.open(path, lock_timeout=0.5)

@@ -142,7 +142,7 @@ async def say(channel: FakeChannel, *frames: Hello | Resize | Take) -> None:
     for frame in frames:
         channel.to_host.put_nowait(encode(frame))
     for _ in frames:
-        await channel.heard.get()
+        await channel.received.get()
 
 
 async def test_a_viewer_who_only_looks_never_gets_the_keyboard() -> None:

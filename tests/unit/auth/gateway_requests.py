@@ -29,7 +29,7 @@ class KeyShelf:
         self.broken = False
 
     def add(self, name: str, **fields: Any) -> str:
-        """Make a key and return its text."""
+        """Creates a key and returns its text."""
         key_id = f"{len(self.keys):012x}"
         text = compose(key_id, name * 8)
         created = datetime.fromisoformat("2026-01-01T00:00:00Z")

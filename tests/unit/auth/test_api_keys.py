@@ -18,7 +18,7 @@ def key(**fields: object) -> ApiKey:
     return ApiKey(**{**known, **fields})  # type: ignore[arg-type]  # the fields of a test
 
 
-def test_only_the_whole_key_fits() -> None:
+def test_only_the_whole_key_matches() -> None:
     assert key().matches(TEXT)
     assert not key().matches(TEXT[:-1] + "t")
     assert not key().matches(TEXT[:-1])
@@ -26,14 +26,14 @@ def test_only_the_whole_key_fits() -> None:
     assert not key().matches("ключ \udcff")
 
 
-def test_the_id_is_found_in_what_looks_like_a_key() -> None:
+def test_the_id_of_a_key_is_read_from_its_text() -> None:
     assert id_in(TEXT) == "0123456789ab"
 
 
 @pytest.mark.parametrize(
     "text", ["", "sk_", "sk_0123456789ab", "sk_short_x", "pk_0123456789ab_x", "eyJ.eyJ.sig", "api_key_123"]
 )
-def test_what_is_no_key_has_no_id(text: str) -> None:
+def test_other_texts_have_no_key_id(text: str) -> None:
     assert id_in(text) == ""
 
 
@@ -69,12 +69,12 @@ def test_the_digest_is_not_shown() -> None:
         ("2027-01-01T12:00:00Z", datetime(2027, 1, 1, 12, tzinfo=UTC)),
     ],
 )
-def test_an_expiry_is_a_while_a_date_or_a_time(text: str, moment: datetime) -> None:
+def test_an_expiry_is_a_duration_a_date_or_a_time(text: str, moment: datetime) -> None:
     assert read_expiry(text, NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["", "soon", "30", "-3d", "2027-13-01", "99999w99", "2026-01-15", "0d"])
-def test_an_expiry_that_is_no_time_or_past_is_refused(text: str) -> None:
+def test_an_invalid_or_past_expiry_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         read_expiry(text, NOW)
 
@@ -85,7 +85,7 @@ def test_a_name_that_could_be_misread_is_refused(name: str) -> None:
         checked_name(name)
 
 
-def test_an_action_that_there_is_not_is_refused_by_name() -> None:
+def test_an_unknown_action_is_refused_by_name() -> None:
     assert checked_actions(["read", "send"]) == {"read", "send"}
     with pytest.raises(InvalidRequest, match="fly"):
         checked_actions(["read", "fly"])

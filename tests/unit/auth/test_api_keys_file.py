@@ -26,7 +26,7 @@ def keys(tmp_path: Path, clock: FakeClock) -> KeyFile:
     return KeyFile(tmp_path / "home", clock)
 
 
-def test_a_new_key_is_found_by_its_id_and_fits_its_text(keys: KeyFile) -> None:
+def test_a_new_key_is_found_by_its_id_and_matches_its_text(keys: KeyFile) -> None:
     key, text = keys.create("ci", Grant())
 
     assert keys.find(id_in(text)) == key
@@ -34,7 +34,7 @@ def test_a_new_key_is_found_by_its_id_and_fits_its_text(keys: KeyFile) -> None:
     assert keys.find("000000000000") is None
 
 
-def test_everything_that_was_granted_is_kept(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
+def test_all_rights_of_a_key_are_stored(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
     grant = Grant(
         actions=frozenset({"read", "send"}),
         agents=frozenset({"claude"}),
@@ -58,7 +58,7 @@ def test_the_file_is_private_and_does_not_have_the_key(keys: KeyFile, tmp_path: 
     assert text.rpartition("_")[2] not in path.read_text(encoding="utf-8")
 
 
-def test_what_another_process_changes_counts_at_once(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
+def test_changes_by_another_process_count_at_once(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
     running = KeyFile(tmp_path / "home", clock)
     assert running.all() == ()
 
@@ -69,7 +69,7 @@ def test_what_another_process_changes_counts_at_once(keys: KeyFile, tmp_path: Pa
     assert running.find(key.key_id) is None
 
 
-def test_a_name_is_given_once_and_free_again_after_a_revocation(keys: KeyFile) -> None:
+def test_a_name_can_be_used_again_after_a_revocation(keys: KeyFile) -> None:
     first, _ = keys.create("ci", Grant())
     with pytest.raises(NameTaken):
         keys.create("ci", Grant())
@@ -79,18 +79,18 @@ def test_a_name_is_given_once_and_free_again_after_a_revocation(keys: KeyFile) -
     assert second.key_id != first.key_id
 
 
-def test_what_there_is_not_cannot_be_revoked(keys: KeyFile) -> None:
+def test_an_unknown_key_cannot_be_revoked(keys: KeyFile) -> None:
     with pytest.raises(KeyNotFound):
         keys.revoke("ci")
 
 
-def test_a_bad_name_makes_no_key(keys: KeyFile) -> None:
+def test_an_invalid_name_creates_no_key(keys: KeyFile) -> None:
     with pytest.raises(InvalidRequest):
         keys.create("a b", Grant())
     assert keys.all() == ()
 
 
-def test_several_at_once_lose_no_key(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
+def test_concurrent_processes_lose_no_key(keys: KeyFile, tmp_path: Path, clock: FakeClock) -> None:
     def make(number: int) -> None:
         KeyFile(tmp_path / "home", clock).create(f"key-{number}", Grant())
 
@@ -103,7 +103,7 @@ def test_several_at_once_lose_no_key(keys: KeyFile, tmp_path: Path, clock: FakeC
     assert {key.name for key in keys.all()} == {f"key-{number}" for number in range(8)}
 
 
-def test_the_last_use_is_written_down_now_and_then(keys: KeyFile, clock: FakeClock) -> None:
+def test_the_last_use_is_recorded_at_intervals(keys: KeyFile, clock: FakeClock) -> None:
     key, _ = keys.create("ci", Grant())
     assert keys.last_used(key.key_id) is None
 
@@ -129,7 +129,7 @@ def mark_used(keys: KeyFile, key: ApiKey) -> None:
     marking.result(BOUND)
 
 
-def test_a_use_that_cannot_be_written_down_is_no_error(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_use_that_cannot_be_recorded_is_no_error(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "keys-used").write_text("in the way", encoding="utf-8")
 
     marking = KeyFile(tmp_path, clock).mark_used("0123456789ab")
@@ -150,7 +150,7 @@ def test_a_use_that_cannot_be_written_down_is_no_error(tmp_path: Path, clock: Fa
         "[" * 100_000,
     ],
 )
-def test_a_broken_file_lets_nobody_in(keys: KeyFile, tmp_path: Path, content: str) -> None:
+def test_a_broken_file_admits_no_caller(keys: KeyFile, tmp_path: Path, content: str) -> None:
     keys.create("ci", Grant())
     (tmp_path / "home" / KEYS_FILE).write_text(content, encoding="utf-8")
 
@@ -162,7 +162,7 @@ def test_a_broken_file_lets_nobody_in(keys: KeyFile, tmp_path: Path, content: st
     ("field", "value"),
     [("actions", ["fly"]), ("actions", "read"), ("agents", [5]), ("name", 5), ("created", "soon"), ("id", None)],
 )
-def test_a_key_with_a_wrong_field_is_not_guessed_at(keys: KeyFile, tmp_path: Path, field: str, value: object) -> None:
+def test_a_key_with_an_invalid_field_is_refused(keys: KeyFile, tmp_path: Path, field: str, value: object) -> None:
     keys.create("ci", Grant())
     path = tmp_path / "home" / KEYS_FILE
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -181,7 +181,7 @@ def test_a_file_that_others_can_write_is_not_trusted(keys: KeyFile, tmp_path: Pa
         KeyFile(tmp_path / "home", clock).all()
 
 
-def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, clock: FakeClock) -> None:
+def test_an_unusable_folder_is_named(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
     with pytest.raises(StoreFailed, match="file"):

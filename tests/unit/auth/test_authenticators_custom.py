@@ -20,7 +20,7 @@ async def ask(function: Custom, *, seconds: float = 5.0) -> Verdict:
 
 
 def saying(answer: object) -> Custom:
-    """A function that knows only one answer."""
+    """Returns a function that always returns one answer."""
 
     def authenticate(_headers: dict[str, str], _query: dict[str, str], _path: str) -> object:
         return answer
@@ -28,7 +28,7 @@ def saying(answer: object) -> Custom:
     return authenticate
 
 
-async def test_a_plain_function_is_given_the_request_and_says_who_it_is() -> None:
+async def test_a_plain_function_gets_the_request_and_returns_the_caller() -> None:
     given: list[Any] = []
 
     def authenticate(headers: dict[str, str], query: dict[str, str], path: str) -> dict[str, object]:
@@ -45,19 +45,19 @@ async def test_an_async_function_and_an_object_with_an_async_call_are_awaited() 
     async def authenticate(headers: dict[str, str], query: dict[str, str], path: str) -> dict[str, object] | None:
         return {"scope": "team-a", "all_tasks": True} if headers["x-badge"] == "7" else None
 
-    class Door:
+    class AsyncCall:
         async def __call__(self, headers: dict[str, str], query: dict[str, str], path: str) -> None:
             return None
 
     assert await ask(authenticate) == Caller(name="team-a", scope="team-a", sees_all=True)
-    assert await ask(Door()) is None
+    assert await ask(AsyncCall()) is None
 
 
-async def test_it_may_return_a_caller() -> None:
+async def test_a_custom_authenticator_may_return_a_caller() -> None:
     caller = Caller(scope="x", name="y")
 
     assert await ask(saying(caller)) == caller
-    assert await ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "nobody becomes a person by that"
+    assert await ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "these fields need a Unix socket"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_it_may_return_a_caller() -> None:
         True,
     ],
 )
-async def test_what_cannot_be_meant_lets_nobody_in(said: object, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_result_admits_no_caller(said: object, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidRequest):
         read_caller(said)
     with pytest.raises(InternalFailure):
@@ -82,7 +82,7 @@ async def test_what_cannot_be_meant_lets_nobody_in(said: object, caplog: pytest.
     assert [record.message for record in caplog.records] == ["custom_authenticator_failed"]
 
 
-def test_no_actions_are_none_and_all_tasks_wants_a_plain_yes() -> None:
+def test_an_empty_list_allows_no_action_and_all_tasks_needs_true() -> None:
     caller = read_caller({"name": "a", "actions": [], "all_tasks": "yes"})
 
     assert caller is not None
@@ -90,7 +90,7 @@ def test_no_actions_are_none_and_all_tasks_wants_a_plain_yes() -> None:
     assert not caller.sees_all
 
 
-async def test_what_breaks_in_it_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_a_custom_authenticator_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     def authenticate(*_: object) -> None:
         raise RuntimeError("the password of the database is x")
 
@@ -101,7 +101,7 @@ async def test_what_breaks_in_it_is_logged_and_not_told(caplog: pytest.LogCaptur
     assert "database" in caplog.text
 
 
-async def test_one_that_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_custom_authenticator_has_a_time_limit(caplog: pytest.LogCaptureFixture) -> None:
     async def authenticate(*_: object) -> None:
         await asyncio.Event().wait()
 

@@ -25,7 +25,7 @@ def book(most: int = 100) -> TicketBook:
     return TicketBook(lambda: f"ticket-{next(numbers)}", most=most)
 
 
-def test_a_ticket_is_worth_its_caller_once(clock: FakeClock) -> None:
+def test_a_ticket_returns_its_caller_once(clock: FakeClock) -> None:
     tickets = book()
     ticket = tickets.issue(ANNE, clock)
 
@@ -35,7 +35,7 @@ def test_a_ticket_is_worth_its_caller_once(clock: FakeClock) -> None:
     assert tickets.redeem(ticket.text, clock) is None
 
 
-def test_a_ticket_that_is_too_old_is_worth_nothing(clock: FakeClock) -> None:
+def test_an_expired_ticket_is_not_accepted(clock: FakeClock) -> None:
     tickets = book()
     ticket = tickets.issue(ANNE, clock)
     clock.advance(30)
@@ -43,7 +43,7 @@ def test_a_ticket_that_is_too_old_is_worth_nothing(clock: FakeClock) -> None:
     assert tickets.redeem(ticket.text, clock) is None
 
 
-def test_a_clock_that_is_set_back_gives_a_ticket_no_longer_life(clock: FakeClock) -> None:
+def test_setting_the_clock_back_does_not_prolong_a_ticket(clock: FakeClock) -> None:
     tickets = book()
     ticket = tickets.issue(ANNE, clock)
     clock.jump(-3600)
@@ -52,11 +52,11 @@ def test_a_clock_that_is_set_back_gives_a_ticket_no_longer_life(clock: FakeClock
     assert tickets.redeem(ticket.text, clock) is None
 
 
-def test_what_was_never_issued_is_worth_nothing(clock: FakeClock) -> None:
+def test_an_unknown_ticket_is_not_accepted(clock: FakeClock) -> None:
     assert book().redeem("ticket-1", clock) is None
 
 
-def test_only_so_many_are_out_and_old_ones_make_room(clock: FakeClock) -> None:
+def test_the_number_of_tickets_is_limited_and_expired_ones_make_room(clock: FakeClock) -> None:
     tickets = book(most=2)
     tickets.issue(ANNE, clock)
     clock.advance(10)
@@ -71,5 +71,5 @@ def test_only_so_many_are_out_and_old_ones_make_room(clock: FakeClock) -> None:
     assert tickets.redeem(late.text, clock) == ANNE
 
 
-def test_a_ticket_does_not_show_itself(clock: FakeClock) -> None:
+def test_a_ticket_is_not_shown(clock: FakeClock) -> None:
     assert "ticket-1" not in repr(book().issue(ANNE, clock))

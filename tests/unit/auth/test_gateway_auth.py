@@ -1,4 +1,4 @@
-"""GatewayAuth: keys, tickets, the same user, public paths, rate limits, and foreign web pages."""
+"""GatewayAuth: keys, tickets, processes of this user, public paths, rate limits, and foreign web pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.server.test_app import DIALECT
 
 
 class Password:
-    """Knows whoever says the word, after a while; counts how often it was asked."""
+    """Accepts one password, asynchronously; counts its calls."""
 
     unguessable = False
 
@@ -63,7 +63,9 @@ def shelf() -> KeyShelf:
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-def test_a_key_opens_as_a_bearer_token_and_in_its_own_header(clock: FakeClock, shelf: KeyShelf, header: str) -> None:
+def test_a_key_is_accepted_as_a_bearer_token_and_in_its_own_header(
+    clock: FakeClock, shelf: KeyShelf, header: str
+) -> None:
     text = shelf.add("ci", actions=frozenset({"read"}))
     scope = a_scope(x_api_key=text) if header == "x-api-key" else a_scope(authorization=f"Bearer {text}")
 
@@ -74,7 +76,7 @@ def test_a_key_opens_as_a_bearer_token_and_in_its_own_header(clock: FakeClock, s
     assert shelf.used == ["000000000000"]
 
 
-def test_what_can_be_decided_at_once_is_not_awaited(clock: FakeClock, shelf: KeyShelf) -> None:
+def test_a_decision_that_needs_no_waiting_is_returned_directly(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(Password(), clock=clock, shelf=shelf)
 
     assert isinstance(auth.admit(a_scope(authorization=f"bearer {shelf.add('ci')}")), Caller)
@@ -110,12 +112,12 @@ async def test_no_credentials_are_refused_without_the_word_invalid(clock: FakeCl
     assert "synapse keys create" in refused.value.hint
 
 
-async def test_something_else_in_the_header_of_keys_is_refused(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_an_x_api_key_header_without_a_key_is_refused(clock: FakeClock, shelf: KeyShelf) -> None:
     with pytest.raises(CredentialsRefused, match="not an API key"):
         await admitted(make_auth(clock=clock, shelf=shelf), a_scope(x_api_key="hello"))
 
 
-async def test_a_key_opens_until_it_expires(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_key_is_accepted_until_it_expires(clock: FakeClock, shelf: KeyShelf) -> None:
     text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
     auth = make_auth(clock=clock, shelf=shelf)
     scope = a_scope(x_api_key=text)
@@ -126,7 +128,7 @@ async def test_a_key_opens_until_it_expires(clock: FakeClock, shelf: KeyShelf) -
         await admitted(auth, scope)
 
 
-async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
+async def test_a_broken_key_file_is_an_internal_error_without_details(
     clock: FakeClock, shelf: KeyShelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = shelf.add("ci")
@@ -140,7 +142,7 @@ async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
     assert text not in caplog.text
 
 
-async def test_one_method_after_the_other_is_asked(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_authenticators_are_tried_in_order(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(Password(), clock=clock, shelf=shelf)
 
     assert (await admitted(auth, a_scope(authorization="Bearer please"))).name == "anne"
@@ -149,7 +151,7 @@ async def test_one_method_after_the_other_is_asked(clock: FakeClock, shelf: KeyS
         await admitted(auth, a_scope(authorization="Bearer now"))
 
 
-async def test_methods_that_take_a_while_are_asked_one_after_the_other(clock: FakeClock) -> None:
+async def test_slow_authenticators_are_tried_in_order(clock: FakeClock) -> None:
     first, second = Password(), Password()
     auth = make_auth(first, second, clock=clock)
 
@@ -158,7 +160,7 @@ async def test_methods_that_take_a_while_are_asked_one_after_the_other(clock: Fa
     assert (first.asked, second.asked) == (1, 1)
 
 
-async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_caller_above_its_rate_limit_learns_when_to_retry(clock: FakeClock, shelf: KeyShelf) -> None:
     scope = a_scope(x_api_key=shelf.add("ci"))
     other = a_scope(x_api_key=shelf.add("other"))
     auth = make_auth(clock=clock, shelf=shelf, limits=limits(requests=2))
@@ -174,7 +176,7 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(clock: Fak
     assert (await admitted(auth, scope)).name == "ci"
 
 
-async def test_an_address_that_guesses_is_kept_from_guessing(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_an_address_with_too_many_wrong_credentials_is_limited(clock: FakeClock, shelf: KeyShelf) -> None:
     password = Password()
     auth = make_auth(password, clock=clock, shelf=shelf, limits=limits(failures=3))
     for _ in range(3):
@@ -184,13 +186,13 @@ async def test_an_address_that_guesses_is_kept_from_guessing(clock: FakeClock, s
     with pytest.raises(RateLimited, match="wrong credentials"):
         await admitted(auth, a_scope(authorization="Bearer please"))
 
-    assert password.asked == 3, "what it says is not even looked at"
+    assert password.asked == 3, "the password is not even checked"
     assert (await admitted(auth, a_scope(x_api_key=shelf.add("ci")))).name == "ci", "keys cannot be guessed"
     clock.advance(20)
     assert (await admitted(auth, a_scope(authorization="Bearer please"))).name == "anne"
 
 
-async def test_who_brings_nothing_has_guessed_nothing(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_missing_credentials_do_not_count_as_wrong_ones(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
 
     for _ in range(5):
@@ -212,7 +214,7 @@ async def test_behind_a_proxy_the_address_is_the_one_that_the_proxy_saw(clock: F
         await guess("198.51.100.2")
 
 
-async def test_without_a_proxy_nobody_chooses_an_address(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_without_a_proxy_the_forwarded_address_is_ignored(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
     with pytest.raises(CredentialsRefused):
         await admitted(auth, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.1"))
@@ -236,7 +238,7 @@ async def test_one_network_of_ipv6_is_one_address(clock: FakeClock, shelf: KeySh
         await admitted(auth, scope)
 
 
-async def test_what_is_public_needs_no_credentials_but_right_ones_count(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_public_path_needs_no_credentials_but_uses_valid_ones(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(clock=clock, shelf=shelf, is_public=lambda path: path == "/agents/list.json")
     public = "/agents/list.json"
 
@@ -250,12 +252,12 @@ async def test_what_is_public_needs_no_credentials_but_right_ones_count(clock: F
         await admitted(auth, a_scope(path=public, host="evil.example"))
 
 
-def test_nobody_in_particular_may_read_and_sees_no_task() -> None:
+def test_an_anonymous_caller_may_read_and_sees_no_task() -> None:
     assert ANONYMOUS.actions == frozenset({"read"})
     assert not ANONYMOUS.sees("local")
 
 
-async def test_whoever_has_a_key_may_use_any_name_of_the_gateway(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_caller_with_a_key_may_use_any_host_name(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(clock=clock, shelf=shelf)
 
     assert (await admitted(auth, a_scope(host="10.0.0.5:8000", x_api_key=shelf.add("ci")))).name == "ci"
@@ -274,7 +276,7 @@ async def test_a_foreign_page_is_refused_even_with_a_key(clock: FakeClock, shelf
             await admitted(auth, a_scope(kind, x_api_key=text, origin="https://evil.example"))
 
 
-async def test_without_authentication_only_the_same_user_gets_in(clock: FakeClock) -> None:
+async def test_without_authentication_only_this_user_is_admitted(clock: FakeClock) -> None:
     auth = make_auth(SameUserAuthenticator(1000), clock=clock, methods=AuthMethods())
 
     assert await admitted(auth, a_scope(uid=1000)) == Caller(is_owner=True)
@@ -285,13 +287,13 @@ async def test_without_authentication_only_the_same_user_gets_in(clock: FakeCloc
         await admitted(auth, a_scope(uid=1000, host="evil.example"))
 
 
-async def test_where_the_system_does_not_tell_whose_it_is_everybody_gets_in(clock: FakeClock) -> None:
+async def test_where_the_owner_of_a_connection_is_unknown_every_user_is_admitted(clock: FakeClock) -> None:
     auth = make_auth(SameUserAuthenticator(None), clock=clock, methods=AuthMethods())
 
     assert await admitted(auth, a_scope()) == Caller()
 
 
-async def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_ticket_admits_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None:
     numbers = count()
     tickets = TicketBook(lambda: f"t{next(numbers)}")
     auth = make_auth(TicketAuthenticator(tickets, clock), clock=clock, shelf=shelf)
@@ -307,7 +309,7 @@ async def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -
         await admitted(auth, a_scope("websocket"))
 
 
-def test_grpc_metadata_is_judged_by_the_same_rules(clock: FakeClock, shelf: KeyShelf) -> None:
+def test_the_rules_of_http_hold_for_grpc_metadata(clock: FakeClock, shelf: KeyShelf) -> None:
     auth = make_auth(clock=clock, shelf=shelf, limits=limits(failures=1))
     path = "/lf.a2a.v1.A2AService/GetTask"
     metadata = [(b"authorization", f"Bearer {shelf.add('ci')}".encode())]
@@ -321,7 +323,7 @@ def test_grpc_metadata_is_judged_by_the_same_rules(clock: FakeClock, shelf: KeyS
         auth.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
 
 
-async def test_what_somebody_brought_is_neither_logged_nor_shown(
+async def test_credentials_are_neither_logged_nor_shown(
     clock: FakeClock, shelf: KeyShelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

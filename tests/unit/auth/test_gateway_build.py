@@ -28,7 +28,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def gate_of(access: AccessSettings, home: Path, clock: FakeClock) -> GatewayAuth:
+def auth_of(access: AccessSettings, home: Path, clock: FakeClock) -> GatewayAuth:
     names = gateway_names(access, host="127.0.0.1", port=8000)
     return build_gateway_auth(access, home=home, names=names, clock=clock, tickets=new_tickets())
 
@@ -38,8 +38,8 @@ def token_settings(**source: str) -> AccessSettings:
     return read_access(table, Path("gateway.toml"), {"JWT_SECRET": SECRET})
 
 
-async def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock) -> None:
-    auth = gate_of(AccessSettings(), tmp_path, clock)
+async def test_keys_of_the_home_folder_are_accepted(tmp_path: Path, clock: FakeClock) -> None:
+    auth = auth_of(AccessSettings(), tmp_path, clock)
     _, text = KeyFile(tmp_path, clock).create("ci", Grant())
 
     assert (await admitted(auth, a_scope(x_api_key=text))).name == "ci"
@@ -47,21 +47,21 @@ async def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock)
         await admitted(auth, a_scope())
 
 
-def test_a_damaged_file_of_keys_stops_the_start(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_damaged_file_of_keys_prevents_the_start(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "keys.json").write_text("{", encoding="utf-8")
     (tmp_path / "keys.json").chmod(0o600)
 
     with pytest.raises(StoreCorrupt, match="is not a file of API keys"):
-        gate_of(AccessSettings(), tmp_path, clock)
+        auth_of(AccessSettings(), tmp_path, clock)
 
 
 async def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeClock) -> None:
     now = clock.now().timestamp()
     issuer = Issuer()
     (tmp_path / "issuer.json").write_text(json.dumps(issuer.key_set()), encoding="utf-8")
-    by_secret = gate_of(token_settings(secret_env="JWT_SECRET"), tmp_path, clock)
-    by_file = gate_of(token_settings(jwks_file=str(tmp_path / "issuer.json")), tmp_path, clock)
-    by_address = gate_of(token_settings(jwks_url="http://127.0.0.1:1/keys"), tmp_path, clock)
+    by_secret = auth_of(token_settings(secret_env="JWT_SECRET"), tmp_path, clock)
+    by_file = auth_of(token_settings(jwks_file=str(tmp_path / "issuer.json")), tmp_path, clock)
+    by_address = auth_of(token_settings(jwks_url="http://127.0.0.1:1/keys"), tmp_path, clock)
     shared = f"Bearer {jwt.encode(claims_at(now), SECRET, algorithm='HS256')}"
     signed = f"Bearer {issuer.token(now)}"
 
@@ -76,9 +76,9 @@ def welcome(headers: dict[str, str], _query: dict[str, str], _path: str) -> dict
     return {"name": "guest"} if headers.get("x-badge") else None
 
 
-async def test_an_authenticator_of_the_owners_own_is_imported(tmp_path: Path, clock: FakeClock) -> None:
+async def test_a_custom_authenticator_is_imported(tmp_path: Path, clock: FakeClock) -> None:
     path = f"{welcome.__module__}:welcome"
-    auth = gate_of(AccessSettings(custom=path), tmp_path, clock)
+    auth = auth_of(AccessSettings(custom=path), tmp_path, clock)
 
     assert (await admitted(auth, a_scope(x_badge="7"))).name == "guest"
     assert auth.methods.custom == "Credentials of this gateway's own kind"
@@ -88,18 +88,18 @@ async def test_an_authenticator_of_the_owners_own_is_imported(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize("path", ["no.such.module:f", f"{__name__}:nothing", "json:__doc__"])
-def test_one_that_cannot_be_used_stops_the_start(path: str) -> None:
+def test_an_unusable_authenticator_prevents_the_start(path: str) -> None:
     with pytest.raises(InvalidSettings, match="authenticator"):
         load_custom(path)
 
 
-def test_a_gateway_that_nobody_could_enter_does_not_start(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_gateway_without_authenticators_does_not_start(tmp_path: Path, clock: FakeClock) -> None:
     with pytest.raises(InvalidSettings, match="no caller could authenticate"):
-        gate_of(AccessSettings(api_keys=False), tmp_path, clock)
+        auth_of(AccessSettings(api_keys=False), tmp_path, clock)
 
 
-async def test_without_authentication_the_same_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
-    auth = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
+async def test_without_authentication_this_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
+    auth = auth_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
 
     for _ in range(3):
         assert await admitted(auth, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
@@ -108,7 +108,7 @@ async def test_without_authentication_the_same_user_has_the_local_scope(tmp_path
         await admitted(auth, a_scope(host=HOST, uid=os.getuid() + 1))
 
 
-def test_the_names_are_those_of_this_machine_and_of_the_public_address() -> None:
+def test_the_host_names_are_those_of_this_machine_and_of_the_public_address() -> None:
     access = replace(AccessSettings(), origins=("https://app.example",))
     local = gateway_names(access, host="127.0.0.1", port=8000)
     proxied = gateway_names(access, host="127.0.0.1", port=8000, public_url="https://gw.example/x")
@@ -127,7 +127,7 @@ def test_the_names_are_those_of_this_machine_and_of_the_public_address() -> None
             names.check_host([(b"host", b"whatever")])
 
 
-def test_the_methods_are_told_as_facts() -> None:
+def test_the_accepted_methods_come_from_the_settings() -> None:
     access = replace(token_settings(secret_env="JWT_SECRET"), custom="a:b", custom_description="Our badge")
 
     methods = auth_methods(access)

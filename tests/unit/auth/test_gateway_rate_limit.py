@@ -7,7 +7,7 @@ import pytest
 from synapse.auth.gateway import RateLimit
 
 
-def test_a_burst_is_let_through_and_then_the_rate_counts() -> None:
+def test_a_burst_is_allowed_and_then_the_rate_counts() -> None:
     limit = RateLimit(per_minute=60, burst=3)
 
     assert [limit.take("a", 10.0) for _ in range(3)] == [0, 0, 0]
@@ -17,14 +17,14 @@ def test_a_burst_is_let_through_and_then_the_rate_counts() -> None:
     assert limit.take("a", 11.0) > 0
 
 
-def test_one_key_does_not_pay_for_another() -> None:
+def test_each_key_has_its_own_rate_limit() -> None:
     limit = RateLimit(per_minute=60, burst=1)
     limit.take("a", 0)
 
     assert limit.take("b", 0) == 0
 
 
-def test_asking_how_long_takes_nothing() -> None:
+def test_reading_the_wait_takes_no_token() -> None:
     limit = RateLimit(per_minute=60, burst=1)
 
     assert [limit.wait("a", 0) for _ in range(5)] == [0] * 5
@@ -33,7 +33,7 @@ def test_asking_how_long_takes_nothing() -> None:
     assert limit.wait("a", 1) == 0
 
 
-def test_a_rate_of_nothing_is_no_limit() -> None:
+def test_a_rate_of_zero_is_no_limit() -> None:
     limit = RateLimit(per_minute=0, burst=1)
 
     assert [limit.take("a", 0) for _ in range(100)] == [0] * 100
@@ -47,4 +47,4 @@ def test_the_buckets_that_were_used_last_are_kept() -> None:
     limit.take("c", 0)
 
     assert limit.wait("a", 0) > 0
-    assert limit.wait("b", 0) == 0, "b was forgotten, and a forgotten bucket is full"
+    assert limit.wait("b", 0) == 0, "b was dropped, and a dropped bucket counts as full"

@@ -31,7 +31,7 @@ def break_file(shelf: KeyShelf, _clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("take_back", [revoke, let_expire, break_file])
-async def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
+async def test_a_caller_stays_valid_as_long_as_its_key(
     take_back: Callable[[KeyShelf, FakeClock], None],
 ) -> None:
     clock, shelf = FakeClock(), KeyShelf()
@@ -49,7 +49,7 @@ async def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
     assert "invalid_token" in refused.value.challenge
 
 
-def test_who_came_with_a_token_may_stay_until_its_time_and_the_leeway_are_over() -> None:
+def test_a_caller_stays_valid_until_its_token_expires_plus_the_leeway() -> None:
     clock, issuer = FakeClock(), Issuer("first")
     rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, algorithms=frozenset({"ES256"}), actions={}, leeway=30)
     keys = FixedKeys(read_key_set(json.dumps(issuer.key_set()).encode()))
@@ -64,5 +64,5 @@ def test_who_came_with_a_token_may_stay_until_its_time_and_the_leeway_are_over()
     assert not caller.holds()
 
 
-def test_nobody_puts_out_whom_nothing_had_to_let_in() -> None:
+def test_a_caller_without_credentials_stays_valid() -> None:
     assert Caller().holds()

@@ -22,7 +22,7 @@ ACTIONS = {"synapse:read": frozenset({"read"}), "synapse:send": frozenset({"send
 
 
 class FixedKeys:
-    """The keys of a set, never fetched again."""
+    """A fixed set of keys."""
 
     def __init__(self, keys: Mapping[str, SigningKey]) -> None:
         self._keys = keys
@@ -67,7 +67,7 @@ def why(verdict: object) -> str:
     return verdict.why
 
 
-def test_a_good_token_is_its_subject_with_the_actions_of_its_scopes(clock: FakeClock, issuer: Issuer) -> None:
+def test_a_valid_token_gives_its_subject_the_actions_of_its_scopes(clock: FakeClock, issuer: Issuer) -> None:
     caller = judge(clock, issuer, issuer.token(clock.now().timestamp(), "second"))
 
     assert caller == Caller(
@@ -116,13 +116,13 @@ def test_scopes_are_read_as_issuers_write_them(
         ({"iat": 1e12}, "issued in the future"),
     ],
 )
-def test_a_token_with_a_wrong_claim_is_refused_and_told_why(
+def test_a_token_with_a_wrong_claim_is_refused_with_the_reason(
     clock: FakeClock, issuer: Issuer, claims: dict[str, object], reason: str
 ) -> None:
     assert reason in why(judge(clock, issuer, issuer.token(clock.now().timestamp(), **claims)))
 
 
-def test_a_token_is_good_until_its_time_and_the_leeway_are_over(clock: FakeClock, issuer: Issuer) -> None:
+def test_a_token_is_valid_until_it_expires_plus_the_leeway(clock: FakeClock, issuer: Issuer) -> None:
     token = issuer.token(clock.now().timestamp())
 
     clock.advance(89)
@@ -170,7 +170,7 @@ def test_a_public_key_is_never_taken_for_a_shared_secret(clock: FakeClock) -> No
         assert isinstance(verdict, Refusal)
 
 
-def test_a_token_does_not_choose_what_its_key_is_used_for(clock: FakeClock) -> None:
+def test_a_token_does_not_choose_how_its_key_is_used(clock: FakeClock) -> None:
     token = jwt.encode(claims_at(clock.now().timestamp()), SECRET, algorithm="HS256", headers={"kid": "first"})
     keys = FixedKeys({"first": SigningKey(SECRET, frozenset({"HS512"}))})
 
@@ -178,7 +178,7 @@ def test_a_token_does_not_choose_what_its_key_is_used_for(clock: FakeClock) -> N
     assert "not known here" in why(verdict)
 
 
-def test_a_signature_by_somebody_else_is_wrong(clock: FakeClock, issuer: Issuer) -> None:
+def test_a_signature_of_another_key_is_refused(clock: FakeClock, issuer: Issuer) -> None:
     forged = Issuer("first").token(clock.now().timestamp())
 
     assert why(judge(clock, issuer, forged)) == "the token's signature is wrong"
@@ -197,7 +197,7 @@ def test_a_key_that_is_not_in_the_set_is_not_known(clock: FakeClock, issuer: Iss
     assert "not known here" in why(judge(clock, issuer, token))
 
 
-def test_a_key_that_does_not_fit_the_algorithm_is_no_crash(clock: FakeClock, issuer: Issuer) -> None:
+def test_a_key_that_does_not_fit_the_algorithm_is_refused(clock: FakeClock, issuer: Issuer) -> None:
     token = issuer.token(clock.now().timestamp())
     keys = FixedKeys({"first": SigningKey(object(), frozenset({"ES256"}))})
 
@@ -205,11 +205,11 @@ def test_a_key_that_does_not_fit_the_algorithm_is_no_crash(clock: FakeClock, iss
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "..", "e30.e30.", "é.é.é", "eyJhbGciOiJFUzI1NiIsImNyaXQiOlsieCJdfQ.e30.x"])
-def test_what_only_looks_like_a_token_is_refused(clock: FakeClock, issuer: Issuer, token: str) -> None:
+def test_text_that_only_looks_like_a_token_is_refused(clock: FakeClock, issuer: Issuer, token: str) -> None:
     assert isinstance(judge(clock, issuer, token), Refusal)
 
 
-def test_what_is_no_token_is_left_to_others(clock: FakeClock, issuer: Issuer) -> None:
+def test_credentials_of_another_kind_are_left_to_other_authenticators(clock: FakeClock, issuer: Issuer) -> None:
     assert judge(clock, issuer, "sk_000000000000_x") is None
     assert judge(clock, issuer, "") is None
     assert why(judge(clock, issuer, "a" * 20_000 + ".b.c")) == "the token is too long"

@@ -18,7 +18,7 @@ from tests.fakes.strangers import Said, rude_server, stranger_at_home
 
 
 class Source:
-    """Gives the key set of an issuer, counts how often, and can be out of order or hold its answer back."""
+    """Returns the key set of an issuer and counts the calls; it can fail, or delay its answer."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -32,7 +32,7 @@ class Source:
         async with asyncio.timeout(10):
             await self.released.wait()
         if self.broken:
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("nothing listens")
         return json.dumps(self.issuer.key_set()).encode()
 
 
@@ -52,96 +52,79 @@ async def found(keys: FetchedKeySet, kid: str) -> SigningKey | None:
         return await key if isinstance(key, Awaitable) else key
 
 
-def test_a_set_is_fetched_once_and_then_known_at_once(clock: FakeClock, source: Source) -> None:
-    async def run() -> None:
-        keys = FetchedKeySet(source.fetch, clock)
-        assert await found(keys, "first") is not None
-        assert isinstance(keys.find("first"), SigningKey)
-        assert source.asked == 1
-
-    asyncio.run(run())
+async def test_a_set_is_fetched_once_and_then_known_at_once(clock: FakeClock, source: Source) -> None:
+    keys = FetchedKeySet(source.fetch, clock)
+    assert await found(keys, "first") is not None
+    assert isinstance(keys.find("first"), SigningKey)
+    assert source.asked == 1
 
 
-def test_a_new_key_is_fetched_when_a_token_names_it_but_not_all_the_time(clock: FakeClock, source: Source) -> None:
-    async def run() -> None:
-        keys = FetchedKeySet(source.fetch, clock)
-        await found(keys, "first")
-        source.issuer.add("second")
+async def test_a_new_key_is_fetched_when_a_token_names_it_but_not_too_often(clock: FakeClock, source: Source) -> None:
+    keys = FetchedKeySet(source.fetch, clock)
+    await found(keys, "first")
+    source.issuer.add("second")
 
-        assert await found(keys, "second") is None, "it was asked a moment ago"
-        clock.advance(10)
-        assert await found(keys, "second") is not None
-        for _ in range(20):
-            assert await found(keys, "made-up") is None
-        assert source.asked == 2
-
-    asyncio.run(run())
+    assert await found(keys, "second") is None, "the set was fetched a moment ago"
+    clock.advance(10)
+    assert await found(keys, "second") is not None
+    for _ in range(20):
+        assert await found(keys, "made-up") is None
+    assert source.asked == 2
 
 
-def test_those_who_wait_share_one_fetch_and_may_leave(clock: FakeClock, source: Source) -> None:
+async def test_waiting_requests_share_one_fetch_and_can_be_cancelled(clock: FakeClock, source: Source) -> None:
     source.released.clear()
 
-    async def run() -> None:
-        keys = FetchedKeySet(source.fetch, clock)
-        waiting = [asyncio.create_task(found(keys, "first")) for _ in range(5)]
-        async with asyncio.timeout(10):
-            while not source.asked:
-                await asyncio.to_thread(int)
-        waiting[0].cancel()
-        await asyncio.to_thread(int)
-        source.released.set()
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert isinstance(results[0], asyncio.CancelledError)
-        assert all(isinstance(result, SigningKey) for result in results[1:])
-        assert source.asked == 1
-
-    asyncio.run(run())
+    keys = FetchedKeySet(source.fetch, clock)
+    waiting = [asyncio.create_task(found(keys, "first")) for _ in range(5)]
+    async with asyncio.timeout(10):
+        while not source.asked:
+            await asyncio.to_thread(int)
+    waiting[0].cancel()
+    await asyncio.to_thread(int)
+    source.released.set()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert all(isinstance(result, SigningKey) for result in results[1:])
+    assert source.asked == 1
 
 
-def test_an_old_set_is_fetched_again_without_delaying_anybody(clock: FakeClock, source: Source) -> None:
-    async def run() -> None:
-        keys = FetchedKeySet(source.fetch, clock)
-        await found(keys, "first")
-        source.issuer.add("second")
-        source.issuer.forget("first")
+async def test_an_old_set_is_fetched_again_without_delaying_requests(clock: FakeClock, source: Source) -> None:
+    keys = FetchedKeySet(source.fetch, clock)
+    await found(keys, "first")
+    source.issuer.add("second")
+    source.issuer.forget("first")
 
-        clock.advance(600)
-        assert isinstance(keys.find("first"), SigningKey)
-        assert await found(keys, "second") is not None
-        assert keys.find("first") is None, "a key that was withdrawn counts no more"
-
-    asyncio.run(run())
+    clock.advance(600)
+    assert isinstance(keys.find("first"), SigningKey)
+    assert await found(keys, "second") is not None
+    assert keys.find("first") is None, "a withdrawn key is not valid"
 
 
-def test_while_the_issuer_is_away_its_keys_count_for_some_time(
+async def test_while_the_issuer_is_unreachable_its_keys_count_for_some_time(
     clock: FakeClock, source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        keys = FetchedKeySet(source.fetch, clock)
-        await found(keys, "first")
-        source.broken = True
+    keys = FetchedKeySet(source.fetch, clock)
+    await found(keys, "first")
+    source.broken = True
 
-        clock.advance(3599)
-        assert await found(keys, "first") is not None
-        assert await found(keys, "unknown") is None, "after the fetch that was started has failed"
-        clock.advance(11)
-        assert await found(keys, "first") is None
-        source.broken = False
-        clock.advance(10)
-        assert await found(keys, "first") is not None
+    clock.advance(3599)
+    assert await found(keys, "first") is not None
+    assert await found(keys, "unknown") is None, "after the fetch that was started has failed"
+    clock.advance(11)
+    assert await found(keys, "first") is None
+    source.broken = False
+    clock.advance(10)
+    assert await found(keys, "first") is not None
 
-    asyncio.run(run())
     assert {record.message for record in caplog.records} == {"key_set_not_fetched"}
 
 
-def test_a_set_that_is_no_set_is_as_good_as_none(clock: FakeClock) -> None:
-    async def run() -> None:
-        async def fetch() -> bytes:
-            return b"<html>"
+async def test_an_invalid_set_counts_as_none(clock: FakeClock) -> None:
+    async def fetch() -> bytes:
+        return b"<html>"
 
-        assert await found(FetchedKeySet(fetch, clock), "first") is None
-
-    asyncio.run(run())
+    assert await found(FetchedKeySet(fetch, clock), "first") is None
 
 
 def test_only_keys_for_signatures_are_taken_from_a_set() -> None:
@@ -164,7 +147,7 @@ def test_only_keys_for_signatures_are_taken_from_a_set() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": {}}', b"5"])
-def test_what_has_no_list_of_keys_is_no_set(content: bytes) -> None:
+def test_a_document_without_a_list_of_keys_is_no_set(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"keys|JSON|Expecting"):
         read_key_set(content)
 
@@ -182,7 +165,7 @@ def test_a_token_that_names_no_key_means_the_only_one(tmp_path: Path) -> None:
     assert keys.find("second") is not None
 
 
-def test_a_file_that_breaks_leaves_what_was_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_breaks_leaves_the_last_keys_valid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
     keys = KeySetFile(path)
@@ -219,7 +202,7 @@ def test_a_gateway_does_not_start_with_a_file_that_is_no_set(tmp_path: Path, con
     assert "JSON Web Key Set" in refused.value.hint
 
 
-def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> None:
+def test_a_set_that_is_emptied_later_admits_no_token(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
     keys = KeySetFile(path)
@@ -229,33 +212,23 @@ def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> 
     assert keys.find("first") is None
 
 
-def fetched(url: str) -> bytes:
-    async def run() -> bytes:
-        return await fetcher(url)()
-
-    return asyncio.run(run())
-
-
-def test_a_set_comes_from_its_own_address_or_not_at_all() -> None:
+async def test_a_set_that_is_moved_missing_or_too_large_is_not_fetched() -> None:
     with stranger_at_home() as stranger:
         stranger.serves("/keys", {"keys": []})
         stranger.routes["/moved"] = lambda _: Said(None, 302, {"Location": f"{stranger.url}/keys"})
         stranger.routes["/huge"] = lambda _: Said(raw=b"x" * (1024 * 1024 + 1))
 
-        assert json.loads(fetched(f"{stranger.url}/keys")) == {"keys": []}
+        assert json.loads(await fetcher(f"{stranger.url}/keys")()) == {"keys": []}
         for path in ("moved", "missing", "huge"):
             with pytest.raises(ExternalAgentFailed):
-                fetched(f"{stranger.url}/{path}")
-        assert [heard.path for heard in stranger.heard].count("/keys") == 1, "nobody was sent on"
+                await fetcher(f"{stranger.url}/{path}")()
+        assert [heard.path for heard in stranger.heard].count("/keys") == 1, "the redirect was not followed"
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"SSH-2.0\r\n"])
-def test_an_issuer_that_does_not_answer_is_as_good_as_away(
+async def test_an_issuer_that_does_not_answer_counts_as_unreachable(
     clock: FakeClock, caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
-    async def run(url: str) -> None:
-        assert await found(FetchedKeySet(fetcher(url), clock), "first") is None
-
     with rude_server(said) as url:
-        asyncio.run(run(url))
+        assert await found(FetchedKeySet(fetcher(url), clock), "first") is None
     assert [record.message for record in caplog.records] == ["key_set_not_fetched"]

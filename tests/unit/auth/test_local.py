@@ -118,7 +118,9 @@ def test_the_nearest_agent_among_the_ancestors_is_the_caller(proc: Path, pid: in
     ],
 )
 @pytest.mark.parametrize("pid", [40, 41], ids=["its own", "an ancestor's"])
-def test_who_has_an_agents_environment_is_no_person(proc: Path, environment: bytes, named: str, pid: int) -> None:
+def test_a_process_with_an_agents_environment_is_no_person(
+    proc: Path, environment: bytes, named: str, pid: int
+) -> None:
     process(proc, 40, 1, environ=environment)
     process(proc, 41, 40)
 
@@ -140,7 +142,7 @@ def test_an_environment_that_cannot_be_read_counts_against_the_process_and_not_a
 
 
 @pytest.mark.parametrize("pid", [40, 99])
-def test_an_ancestry_that_cannot_be_read_whole_proves_no_person(proc: Path, pid: int) -> None:
+def test_an_incomplete_ancestry_proves_no_person(proc: Path, pid: int) -> None:
     process(proc, 40, 39)
 
     caller = auth().admit(scope(over_socket(lineage=read_lineage(pid, str(proc)))))
@@ -156,7 +158,7 @@ def test_a_parent_that_started_after_its_child_is_another_process(proc: Path) ->
     assert "another one by now" in read_lineage(40, str(proc)).doubt
 
 
-def test_an_agent_is_proven_even_if_what_lies_above_it_cannot_be_read(proc: Path) -> None:
+def test_an_agent_is_proven_even_if_its_ancestors_cannot_be_read(proc: Path) -> None:
     process(proc, 19, 18)
     entry = AgentEntry("a", "t", pid=19, pid_started=119)
 
@@ -164,7 +166,7 @@ def test_an_agent_is_proven_even_if_what_lies_above_it_cannot_be_read(proc: Path
 
 
 @pytest.mark.parametrize("pid", [40, 41], ids=["its own", "an ancestor's"])
-def test_who_sits_at_an_agents_terminal_is_no_person(proc: Path, pid: int) -> None:
+def test_a_process_at_an_agents_terminal_is_no_person(proc: Path, pid: int) -> None:
     process(proc, 40, 1, terminal=34816)
     process(proc, 41, 40, terminal=34817)
     lineage = read_lineage(pid, str(proc))
@@ -193,7 +195,7 @@ YOUNG_SHELL = Process(50, 250, PTS, session=50, name=b"bash")
         ((Process(51, 251, PTS, session=1), Process(1, 1, PTS, session=1, name=b"bash")), True),
     ],
 )
-def test_where_a_terminal_is_demanded_it_is_one_that_no_agent_can_have_opened(
+def test_a_demanded_terminal_must_be_one_that_no_agent_can_have_opened(
     processes: tuple[Process, ...], may_decide: bool
 ) -> None:
     caller = auth(terminal_decides=True).admit(scope(over_socket(lineage=Lineage(processes))))
@@ -218,7 +220,7 @@ def test_a_terminal_of_another_users_program_is_a_login(proc: Path) -> None:
     assert "younger" in terminal_doubt(lineage, agents, "/nowhere")
 
 
-def test_whoever_was_put_into_a_container_from_outside_is_at_no_agents_terminal(proc: Path) -> None:
+def test_a_process_that_entered_a_container_from_outside_is_at_no_agents_terminal(proc: Path) -> None:
     process(proc, 90, 0, terminal=PTS)
 
     assert terminal_doubt(read_lineage(90, str(proc)), Registry().entries()) == ""
@@ -277,7 +279,7 @@ def test_the_token_admits_anyone(peer: Peer | None) -> None:
 @pytest.mark.parametrize(
     "given", [b"Bearer wrong", b"Bearer ", b"Bearer", b"t0ken", b"Basic t0ken", b"Bearer t\xffken"]
 )
-def test_a_wrong_token_admits_nobody(given: bytes) -> None:
+def test_a_wrong_token_is_refused(given: bytes) -> None:
     with pytest.raises(Unauthenticated):
         auth(token="t0ken").admit(scope(over_tcp(1001), HOST, (b"authorization", given)))
 
@@ -337,7 +339,7 @@ def test_a_page_of_our_own_is_not_foreign() -> None:
 
 
 @pytest.mark.parametrize("terminal_decides", [False, True])
-async def test_a_process_is_judged_once_the_agents_have_been_read_and_nobody_else_waits_for_that(
+async def test_a_process_is_judged_once_the_agents_are_read_and_other_callers_do_not_wait(
     proc: Path, *, terminal_decides: bool
 ) -> None:
     may_go_on = asyncio.Event()
@@ -355,7 +357,7 @@ async def test_a_process_is_judged_once_the_agents_have_been_read_and_nobody_els
 
 
 def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let older kernels' calls fail as they fail there."""
+    """Makes system calls fail as older kernels let them fail."""
 
     def unknown(_pid: int) -> int:
         raise OSError(errno.ENOSYS, "Function not implemented")
@@ -382,7 +384,7 @@ async def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 @pytest.mark.parametrize("kernel", ["new", "before 6.5", "before 5.3"])
-async def test_a_process_that_has_connected_and_exited_is_nobodys(
+async def test_a_process_that_has_connected_and_exited_is_unverified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
     be_kernel(kernel, monkeypatch)
@@ -400,7 +402,7 @@ async def test_a_process_that_has_connected_and_exited_is_nobodys(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
-def test_the_kernel_tells_the_uid_of_a_tcp_peer_and_nothing_of_one_that_is_gone() -> None:
+def test_the_kernel_tells_the_uid_of_a_tcp_peer_unless_it_has_closed() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         with closing(socket.create_connection(listener.getsockname())):
             server, _ = listener.accept()

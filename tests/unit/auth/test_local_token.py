@@ -8,7 +8,7 @@ from pathlib import Path
 from synapse.auth.local import own_token
 
 
-def test_the_token_is_made_once_and_kept(tmp_path: Path) -> None:
+def test_the_token_is_created_once(tmp_path: Path) -> None:
     first = own_token(tmp_path / "home")
 
     assert len(first) >= 40

@@ -73,7 +73,7 @@ def test_a_request_needs_its_action_and_no_other(request_: Request[object], acti
         check_access(ForAgent("claude", request_), only(*others))
 
 
-def test_moving_a_task_to_another_state_is_more_than_writing_to_it() -> None:
+def test_changing_the_state_of_a_task_needs_the_right_to_cancel() -> None:
     move = ChangeTask(task_id="t", state=TaskState.COMPLETED)
 
     check_access(move, only("send", "cancel"))
@@ -85,7 +85,7 @@ def test_moving_a_task_to_another_state_is_more_than_writing_to_it() -> None:
     "request_",
     [ResolveTask(task_id="t", verdict="fail"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
 )
-def test_what_belongs_to_the_machine_is_nobodys_at_a_gateway(request_: Request[object]) -> None:
+def test_requests_of_the_local_machine_are_forbidden_at_a_gateway(request_: Request[object]) -> None:
     with pytest.raises(Forbidden, match="cannot be done through a gateway"):
         check_access(ForAgent("claude", request_), ALL)
 
@@ -101,7 +101,7 @@ def test_an_agent_that_is_not_the_callers_looks_like_a_missing_one(request_: Req
     assert refused.value.hint == AgentNotFound("codex").hint
 
 
-def test_credentials_for_some_agents_add_none_whatever_it_is_called() -> None:
+def test_credentials_for_some_agents_cannot_register_others() -> None:
     caller = only("register", agents=frozenset({"claude"}))
 
     check_access(RemoveAgent("claude"), caller)
@@ -110,12 +110,12 @@ def test_credentials_for_some_agents_add_none_whatever_it_is_called() -> None:
             check_access(RegisterAgent(url="http://a", agent=agent), caller)
 
 
-def test_a_foreign_agent_is_missing_also_for_what_would_be_forbidden() -> None:
+def test_an_agent_of_others_looks_missing_also_for_forbidden_requests() -> None:
     with pytest.raises(AgentNotFound):
         check_access(ForAgent("codex", CancelTask("t")), only("read", agents=frozenset({"claude"})))
 
 
-def test_a_caller_uses_its_own_agents_or_all() -> None:
+def test_a_caller_may_use_its_listed_agents_or_all() -> None:
     assert may_use(ALL, "codex")
     assert may_use(only(agents=frozenset({"codex"})), "codex")
     assert not may_use(only(agents=frozenset({"codex"})), "claude")

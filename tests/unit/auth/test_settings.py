@@ -52,13 +52,13 @@ def jwt(*lines: str) -> str:
     return "\n".join(["[auth.jwt]", 'issuer = "https://i"', 'audience = "synapse"', *lines])
 
 
-def test_without_a_word_keys_are_asked_for() -> None:
+def test_without_settings_keys_are_required() -> None:
     assert read('port = 8000\nhost = "127.0.0.1"') == AccessSettings()
     assert AccessSettings().api_keys
     assert not AccessSettings().no_auth
 
 
-def test_everything_that_can_be_said() -> None:
+def test_all_settings_are_read() -> None:
     access = read(EVERYTHING)
 
     assert (access.api_keys, access.custom, access.custom_description) == (False, "our.auth:check", "Our badge")
@@ -74,7 +74,7 @@ def test_everything_that_can_be_said() -> None:
     assert access.jwt.jwks_url == "https://i/keys"
 
 
-def test_each_action_has_a_scope_unless_told_otherwise() -> None:
+def test_each_action_has_a_default_scope() -> None:
     access = read(jwt('jwks_file = "keys.json"'))
 
     assert access.jwt is not None
@@ -124,7 +124,7 @@ def test_a_secret_comes_from_the_environment_and_is_never_shown() -> None:
         ('[auth.jwt]\nissuer = "https://i"\njwks_file = "k"', "audience"),
     ],
 )
-def test_what_cannot_be_meant_or_is_unsafe_is_refused_and_named(text: str, why: str) -> None:
+def test_an_invalid_or_unsafe_setting_is_refused_by_name(text: str, why: str) -> None:
     with pytest.raises(InvalidSettings, match=why) as refused:
         read(text)
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_meant_or_is_unsafe_is_refused_and_named(text: str, why: 
     assert SECRET not in f"{refused.value} {refused.value.hint}"
 
 
-def test_what_the_page_about_it_shows_can_be_used() -> None:
+def test_the_examples_of_the_documentation_are_valid() -> None:
     page = (ROOT / "docs" / "howto" / "secure-the-gateway.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     tokens = read(blocks[0] + blocks[1])
@@ -148,7 +148,7 @@ def test_what_the_page_about_it_shows_can_be_used() -> None:
     ), "the numbers of the page are the defaults"
 
 
-def test_a_key_set_on_this_machine_may_be_had_without_tls() -> None:
+def test_a_key_set_on_this_machine_needs_no_tls() -> None:
     access = read(jwt('jwks_url = "http://127.0.0.1:9000/keys"'))
 
     assert access.jwt is not None
@@ -166,7 +166,7 @@ def test_a_key_set_on_this_machine_may_be_had_without_tls() -> None:
         ("[tls]\ncertificate = 'a'", "[tls]: unknown setting 'certificate'", "known here: cert, key"),
     ],
 )
-def test_a_key_that_is_not_known_is_named_with_the_one_that_was_meant(text: str, what: str, hint: str) -> None:
+def test_an_unknown_setting_is_named_with_the_nearest_known_one(text: str, what: str, hint: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         read(text)
     assert (str(refused.value), refused.value.hint) == (f"{WHERE}: {what}", hint)

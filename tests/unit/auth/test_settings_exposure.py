@@ -16,7 +16,7 @@ OPEN = ["0.0.0.0", "::", "192.0.2.1", "gateway.example", "localhost.example", ""
 
 @pytest.mark.parametrize("host", LOOPBACK)
 @pytest.mark.parametrize("access", [AccessSettings(), AccessSettings(no_auth=True)], ids=["auth", "no-auth"])
-def test_on_this_machine_everything_goes(host: str, access: AccessSettings) -> None:
+def test_a_gateway_on_loopback_needs_neither_tls_nor_authentication(host: str, access: AccessSettings) -> None:
     check_exposure(host, access)
 
 
@@ -38,6 +38,6 @@ def test_the_network_needs_authentication(host: str) -> None:
 
 
 @pytest.mark.parametrize("access", [AccessSettings(tls_cert=PEM), AccessSettings(tls_key=PEM)])
-def test_half_of_tls_is_none(access: AccessSettings) -> None:
+def test_tls_needs_both_certificate_and_key(access: AccessSettings) -> None:
     with pytest.raises(InvalidSettings, match="both"):
         check_exposure("127.0.0.1", access)

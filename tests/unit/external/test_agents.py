@@ -1,4 +1,4 @@
-"""External agents are added under an alias, and sent to by it."""
+"""External agents are added, called and removed by their alias."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_an_agent_is_added_under_the_alias_that_was_chosen(scene: Scene) -
 
 
 @pytest.mark.parametrize("alias", ["key.ci", "unverified.x", "-a", "_a", "a b", "a/b", "..", "ü", "a" * 65, "a\n"])
-async def test_an_alias_of_other_characters_is_refused_before_anybody_is_asked(scene: Scene, alias: str) -> None:
+async def test_an_invalid_alias_is_refused_before_any_request(scene: Scene, alias: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be an alias"):
         await scene.add(alias=alias)
 
@@ -133,7 +133,7 @@ def test_the_default_alias_comes_from_the_name_or_the_address(name: str, alias: 
     assert default_alias(name, "http://other:9000") == alias
 
 
-async def test_an_alias_that_means_another_agent_is_refused_before_anybody_is_asked(scene: Scene) -> None:
+async def test_an_alias_of_another_agent_is_refused_before_any_request(scene: Scene) -> None:
     await scene.add("http://one:1", alias="other")
 
     with pytest.raises(Conflict, match="'other' already means http://one:1") as caught:
@@ -143,14 +143,14 @@ async def test_an_alias_that_means_another_agent_is_refused_before_anybody_is_as
     assert scene.client.discovered == ["http://one:1"]
 
 
-async def test_a_default_alias_that_means_another_agent_is_refused(scene: Scene) -> None:
+async def test_a_default_alias_of_another_agent_is_refused(scene: Scene) -> None:
     await scene.add("http://one:1")
 
     with pytest.raises(Conflict, match="already means http://one:1"):
         await scene.add("http://two:2")
 
 
-async def test_the_same_address_again_refreshes_what_is_known(scene: Scene) -> None:
+async def test_adding_an_address_again_refreshes_its_entry(scene: Scene) -> None:
     first = await scene.add("http://one:1", alias="other")
     scene.clock.advance(60)
     scene.client.name = "Renamed"
@@ -162,7 +162,7 @@ async def test_the_same_address_again_refreshes_what_is_known(scene: Scene) -> N
     assert await scene.externals.list() == (again,)
 
 
-async def test_an_agent_that_was_removed_is_not_known_any_more(scene: Scene) -> None:
+async def test_a_removed_agent_is_no_longer_known(scene: Scene) -> None:
     agent = await scene.add(alias="other")
 
     assert await scene.externals.remove(RemoveExternal("other")) == agent
@@ -184,7 +184,7 @@ async def test_a_message_goes_to_the_agent_with_an_id(scene: Scene) -> None:
     assert (second.message_id, longer) == ("mine", 60)
 
 
-async def test_credentials_are_shown_at_once_and_remembered(scene: Scene) -> None:
+async def test_credentials_are_sent_at_once_and_stored(scene: Scene) -> None:
     agent = await scene.add(alias="other", Authorization="Bearer secret")
 
     await scene.add(alias="other")
@@ -195,7 +195,7 @@ async def test_credentials_are_shown_at_once_and_remembered(scene: Scene) -> Non
     assert scene.credentials.known == {}
 
 
-async def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Scene) -> None:
+async def test_credentials_of_an_alias_are_not_sent_to_another_agent(scene: Scene) -> None:
     scene.credentials.known["other"] = {"Authorization": "Bearer left"}
 
     await scene.add("http://stranger:1", alias="other")
@@ -206,7 +206,7 @@ async def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Sce
 @pytest.mark.parametrize(
     ("name", "value"), [("Bad Name", "x"), ("", "x"), ("Good", ""), ("Good", "a\nb"), ("Good", "gehe\u00ef\u006d")]
 )
-async def test_a_header_that_cannot_be_one_is_refused_without_its_value(scene: Scene, name: str, value: str) -> None:
+async def test_an_invalid_header_is_refused_without_quoting_its_value(scene: Scene, name: str, value: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await scene.add(**{name: value})
 
@@ -214,7 +214,7 @@ async def test_a_header_that_cannot_be_one_is_refused_without_its_value(scene: S
     assert scene.client.discovered == []
 
 
-async def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> None:
+async def test_a_task_is_continued_followed_and_canceled(scene: Scene) -> None:
     await scene.add(alias="other")
     request = SendExternal(alias="other", message=say("yes"), task_id="t-9")
 

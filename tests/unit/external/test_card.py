@@ -1,4 +1,4 @@
-"""A card says how its agent is spoken to."""
+"""The protocol and the URL of an agent are chosen from its card."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def interface(url: str, binding: str = "JSONRPC", version: str = "1.0", tenant: 
         ("http://[::1]:9000", "http://[::1]:9000"),
     ],
 )
-def test_an_address_is_kept_in_one_form(given: str, kept: str) -> None:
+def test_an_address_is_stored_in_one_form(given: str, kept: str) -> None:
     assert checked_address(given) == kept
 
 
@@ -45,7 +45,7 @@ def test_an_address_is_kept_in_one_form(given: str, kept: str) -> None:
         *("http://[::1", "http://user:secret@other", "file:///etc/passwd", "http://a b/", "http://o:0"),
     ],
 )
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_an_invalid_address_is_refused(given: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         checked_address(given)
 
@@ -53,16 +53,16 @@ def test_what_is_no_address_is_refused(given: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_card_is_looked_for_in_the_new_place_then_in_the_old() -> None:
+def test_a_card_is_searched_at_the_new_path_then_at_the_old() -> None:
     assert card_addresses(HOME) == (f"{HOME}/.well-known/agent-card.json", f"{HOME}/.well-known/agent.json")
     assert card_addresses(f"{HOME}/agents/a")[0] == f"{HOME}/agents/a/.well-known/agent-card.json"
 
 
-def test_an_address_of_a_card_is_taken_as_it_is() -> None:
+def test_an_address_of_a_card_is_used_unchanged() -> None:
     assert card_addresses(f"{HOME}/cards/a.json") == (f"{HOME}/cards/a.json",)
 
 
-def test_an_agent_lives_where_its_card_is_well_known() -> None:
+def test_the_agents_address_is_derived_from_its_cards() -> None:
     assert base_address(f"{HOME}/a/.well-known/agent.json") == f"{HOME}/a"
     assert base_address(f"{HOME}/a") == f"{HOME}/a"
 
@@ -72,17 +72,17 @@ def test_other_json_is_no_card(value: object) -> None:
     assert not is_card(value)
 
 
-def test_a_name_and_something_to_go_by_make_a_card() -> None:
+def test_a_card_has_a_name_and_one_other_known_field() -> None:
     assert is_card({"name": "x", "url": "http://x"})
     assert is_card({"name": "x", "supportedInterfaces": []})
 
 
-def test_a_text_of_a_card_cannot_act_on_a_terminal() -> None:
+def test_control_characters_are_removed_from_the_texts_of_a_card() -> None:
     assert shown_text({"name": "a\x1b[2Jb\nc\u202e" + "d" * 99}, "name", 20) == "a[2Jb c" + "d" * 13
     assert shown_text({"name": 3}, "name", 20) == ""
 
 
-def test_the_first_1_0_interface_that_we_know_is_chosen() -> None:
+def test_the_first_supported_1_0_interface_is_chosen() -> None:
     card = {
         "capabilities": {"streaming": True},
         "supportedInterfaces": [
@@ -120,7 +120,7 @@ def test_a_0_3_interface_is_chosen_when_there_is_no_newer() -> None:
         },
     ],
 )
-def test_an_older_card_is_spoken_to_in_0_3(fields: dict[str, Any]) -> None:
+def test_an_older_card_means_protocol_0_3(fields: dict[str, Any]) -> None:
     chosen = choose_interface({"name": "x", **fields}, HOME)
 
     assert (chosen.protocol, chosen.binding, chosen.url) == ("a2a-0.3", "JSONRPC", f"{HOME}/rpc")
@@ -135,7 +135,7 @@ def test_an_older_card_is_spoken_to_in_0_3(fields: dict[str, Any]) -> None:
         {"name": "x", "supportedInterfaces": "odd", "additionalInterfaces": 3, "capabilities": [], "extensions": None},
     ],
 )
-def test_every_other_card_is_spoken_to_in_the_synapse_dialect(card: dict[str, Any]) -> None:
+def test_any_other_card_means_the_synapse_dialect(card: dict[str, Any]) -> None:
     chosen = choose_interface(card, f"{HOME}/.well-known/agent.json")
 
     assert chosen == Interface(protocol="synapse", url=HOME, streaming=True)
@@ -144,13 +144,13 @@ def test_every_other_card_is_spoken_to_in_the_synapse_dialect(card: dict[str, An
 @pytest.mark.parametrize(
     "card", [{"supportedInterfaces": [interface("o:1", "GRPC")]}, {"preferredTransport": "GRPC", "url": HOME}]
 )
-def test_an_agent_that_speaks_nothing_we_know_is_refused(card: dict[str, Any]) -> None:
+def test_an_agent_without_a_supported_interface_is_refused(card: dict[str, Any]) -> None:
     with pytest.raises(ExternalAgentFailed, match="no interface that Synapse speaks"):
         choose_interface(card, HOME)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::]", "a.localhost"])
-def test_a_card_that_speaks_of_localhost_means_its_own_machine(host: str) -> None:
+def test_localhost_in_a_card_means_the_cards_machine(host: str) -> None:
     card = {"supportedInterfaces": [interface(f"http://{host}:9001/rpc")]}
 
     assert choose_interface(card, HOME).url == "http://other:9001/rpc"
@@ -172,7 +172,7 @@ def test_an_interface_that_cannot_be_called_is_refused(url: str) -> None:
         choose_interface({"supportedInterfaces": [interface(url)]}, HOME)
 
 
-def test_a_card_names_what_its_agent_takes_for_all_skills_and_for_single_ones() -> None:
+def test_the_media_types_of_all_skills_come_before_those_of_single_ones() -> None:
     skills = [{"inputModes": ["image/png", "text"]}, {"outputModes": ["text/csv"]}, "none"]
     card = {"defaultInputModes": ["text", "*/*", "a\x1bb", 5, "text/plain; charset=utf-8"], "skills": skills}
 

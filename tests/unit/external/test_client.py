@@ -1,4 +1,4 @@
-"""What an external agent says in a stream, and what it means when the stream breaks off."""
+"""The updates of a remote stream, and streams that break off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BROKEN = [
 
 
 class Stream:
-    """Requests that bring these events."""
+    """Requests whose streams have these events."""
 
     def __init__(self, *events: ServerEvent) -> None:
         self._events = events
@@ -44,16 +44,16 @@ def followed(*events: ServerEvent) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("last", BROKEN, ids=["1.0", "0.3 REST", "JSON-RPC"])
-def test_a_stream_that_breaks_off_leaves_the_task_to_be_looked_at(last: ServerEvent) -> None:
+def test_an_agent_whose_stream_breaks_off_counts_as_unreachable(last: ServerEvent) -> None:
     with pytest.raises(ExternalAgentUnreachable, match="its stream broke off: this server ends"):
         followed(TASK, last)
 
 
 @pytest.mark.parametrize("first", [BROKEN[0], BROKEN[2]], ids=["1.0", "JSON-RPC"])
-def test_an_error_in_the_place_of_a_stream_is_a_refusal(first: ServerEvent) -> None:
+def test_an_error_in_place_of_a_stream_is_a_refusal(first: ServerEvent) -> None:
     with pytest.raises(ExternalAgentFailed, match="it refused: this server ends"):
         followed(first)
 
 
-def test_what_is_said_comes_one_after_the_other() -> None:
+def test_each_update_of_a_stream_is_yielded() -> None:
     assert [said["task"]["id"] for said in followed(TASK, TASK)] == ["t", "t"]

@@ -1,4 +1,4 @@
-"""Whatever protocol an external agent speaks, the report says the same."""
+"""Answers of all protocols become one RemoteTaskState."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_plain_message_is_an_answer(said: Object) -> None:
         (3, "unknown", False),
     ],
 )
-def test_states_come_in_our_words(word: object, state: str, settled: bool) -> None:
+def test_states_of_all_protocols_become_task_states(word: object, state: str, settled: bool) -> None:
     made = report({"task": {"id": "t", "status": {"state": word}}})
 
     assert (made.state, made.is_settled) == (state, settled)
@@ -109,7 +109,7 @@ def test_chunks_of_files_stay_apart() -> None:
     assert made.raw["artifacts"][0]["parts"] == [part, part]
 
 
-def test_a_question_is_what_the_agent_said_not_what_it_handed_over() -> None:
+def test_a_question_is_the_agents_message_and_not_its_artifacts() -> None:
     task = {"id": "t", "artifacts": [text("draft")]}
     asked = {"status": {"state": "input-required", "message": text("which one?")}}
 
@@ -119,7 +119,7 @@ def test_a_question_is_what_the_agent_said_not_what_it_handed_over() -> None:
     assert answer({"task": {**task, "status": "failed"}}).text == "draft"
 
 
-def test_a_task_without_artifacts_answers_with_the_last_words_of_the_agent() -> None:
+def test_a_task_without_artifacts_answers_with_the_agents_last_message() -> None:
     done = {"id": "t", "status": {"state": "completed"}}
     history = [_said("ROLE_AGENT", "old"), _said("ROLE_AGENT", "new"), _said("ROLE_USER", "thanks")]
 
@@ -127,7 +127,7 @@ def test_a_task_without_artifacts_answers_with_the_last_words_of_the_agent() -> 
     assert answer({"task": {**done, "history": history}}).text == "new"
 
 
-def test_what_is_said_cannot_act_on_a_terminal() -> None:
+def test_control_characters_are_removed_from_answers() -> None:
     assert answer({"message": text("a\x1b]0;x\x07b")}).text == "a]0;xb"
 
 
@@ -137,7 +137,7 @@ def test_nonsense_is_no_answer(said: Object) -> None:
         answer(said)
 
 
-def test_odd_fields_are_passed_over() -> None:
+def test_invalid_fields_are_ignored() -> None:
     made = answer(
         {"task": {"id": 3, "status": {"state": "completed"}, "artifacts": [3, {"parts": [{"text": 4}, "x"]}]}}
     )
@@ -145,7 +145,7 @@ def test_odd_fields_are_passed_over() -> None:
     assert (made.task_id, made.text) == ("", "")
 
 
-def test_a_result_is_taken_out_of_its_envelope() -> None:
+def test_a_result_is_taken_out_of_its_json_rpc_response() -> None:
     assert result_of(HttpAnswer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}')) == {"a": 1}
     assert result_of(HttpAnswer(200, b'{"task": {}}')) == {"task": {}}
 
@@ -161,14 +161,14 @@ def test_a_result_is_taken_out_of_its_envelope() -> None:
         ("", "it refused (status 400)"),
     ],
 )
-def test_a_refusal_says_why_when_it_can(body: str, said: str) -> None:
+def test_a_refusal_has_the_agents_reason_if_there_is_one(body: str, said: str) -> None:
     with pytest.raises(ExternalAgentFailed) as caught:
         result_of(HttpAnswer(400, body.encode()))
 
     assert str(caught.value) == said
 
 
-def test_an_error_in_an_envelope_is_a_refusal() -> None:
+def test_an_error_in_a_json_rpc_response_is_a_refusal() -> None:
     with pytest.raises(ExternalAgentFailed, match=r"^it refused: unsupported$"):
         rpc_result({"jsonrpc": "2.0", "error": {"code": -32004, "message": "unsupported"}})
 
@@ -181,12 +181,12 @@ def test_credentials_and_redirects_are_named() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"\xff", b'"\\ud800"', b"[" * 100_000, b'{"a": NaN}'])
-def test_what_is_not_json_is_refused(body: bytes) -> None:
+def test_an_answer_that_is_not_json_is_refused(body: bytes) -> None:
     with pytest.raises(ExternalAgentFailed, match="its answer is not JSON"):
         json_object(body)
 
 
-def test_json_that_is_no_object_or_too_deep_is_refused() -> None:
+def test_json_that_is_not_an_object_or_too_deep_is_refused() -> None:
     with pytest.raises(ExternalAgentFailed, match="not a JSON object"):
         json_object(b"[]")
     with pytest.raises(ExternalAgentFailed, match="nested deeper"):

@@ -1,4 +1,4 @@
-"""Parts and artifacts of external agents become ours, whatever protocol they come in."""
+"""Decodes the parts and artifacts of all protocols."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_part_is_read(given: dict[str, Any], part: Part) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 3, "x", [None, 3, {}, {"text": 3}, {"raw": "!"}, {"file": 3}, {"url": ""}]])
-def test_what_makes_no_sense_is_left_out(given: object) -> None:
+def test_invalid_parts_are_left_out(given: object) -> None:
     assert parts_of({"parts": given}) == ()
 
 
@@ -45,7 +45,7 @@ def test_an_artifact_has_its_own_id_or_its_number() -> None:
     assert artifact_of({"artifactId": "x", "parts": []}, 0) is None
 
 
-def test_rest_of_0_3_is_respelt() -> None:
+def test_rest_of_0_3_is_converted_to_1_0() -> None:
     said = {
         "message": {
             "content": [{"text": "a"}, {"data": {"data": {"data": 1}}}, {"file": {"fileWithUri": "http://x"}}],

@@ -1,4 +1,4 @@
-"""An agent elsewhere takes turns like any other: sent once, followed to the end, also after a break."""
+"""RemoteDriver sends a message once and follows its remote task to the end, also after a broken connection."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from synapse.core.question import Choice
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
 from synapse.external.client import RemoteUpdate, Unanswered
-from synapse.external.conversation import Patience
+from synapse.external.conversation import Timeouts
 from synapse.external.driver import FileTaskRefs, RemoteDriver
 from synapse.external.encode import NEW, RemoteTaskRef
 from tests.fakes.clock import FakeClock
 
 TASK = TaskId("11111111-0000-4000-8000-000000000000")
 AGENT = ExternalAgent(alias="other", url="http://other", name="Other", card={"capabilities": {"streaming": True}})
-PATIENCE = Patience(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
+TIMEOUTS = Timeouts(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
 BOUND = 10.0
 
 Script = Sequence[RemoteUpdate | Exception]
-"""What is said, one after the other; an error ends it."""
+"""The updates of one stream; an error ends it."""
 
 
 @dataclass
 class FakeRemote:
-    """An agent elsewhere that says what it is told to; `told` are the messages that it was sent."""
+    """A remote agent with scripted updates; `told` are the messages that it was sent."""
 
     tells: list[Script] = field(default_factory=list[Script])
     follows: list[Script] = field(default_factory=list[Script])
@@ -57,7 +57,7 @@ class FakeRemote:
     told: list[tuple[Message, RemoteTaskRef]] = field(default_factory=list[Any])
     canceled: list[str] = field(default_factory=list[str])
     silent: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it has said everything and the stream stays open."""
+    """Set when all updates are sent and the stream stays open."""
     stays: bool = False
 
     async def send_and_follow(
@@ -123,7 +123,7 @@ def refs(tmp_path: Path) -> FileTaskRefs:
 
 
 def driver_of(remote: FakeRemote, refs: FileTaskRefs, agent: ExternalAgent = AGENT) -> RemoteDriver:
-    return RemoteDriver(agent, remote, refs, FakeClock(), PATIENCE)
+    return RemoteDriver(agent, remote, refs, FakeClock(), TIMEOUTS)
 
 
 async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
@@ -131,7 +131,7 @@ async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
         return [event async for event in driver.take_turn(turn)]
 
 
-async def test_what_a_stream_brings_is_handed_on_as_it_comes(refs: FileTaskRefs) -> None:
+async def test_the_updates_of_a_stream_become_events_as_they_arrive(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("SUBMITTED"), status("WORKING", "thinking"), chunk("hel"), chunk("lo", append=True, last=True)]]
     )
@@ -165,11 +165,13 @@ async def test_what_a_stream_brings_is_handed_on_as_it_comes(refs: FileTaskRefs)
         (task("CANCELED"), Failed("external_task_canceled", "its task was canceled there")),
     ],
 )
-async def test_each_end_over_there_is_an_end_here(refs: FileTaskRefs, said: RemoteUpdate, outcome: TurnEvent) -> None:
+async def test_each_final_state_of_the_remote_task_ends_the_turn(
+    refs: FileTaskRefs, said: RemoteUpdate, outcome: TurnEvent
+) -> None:
     assert (await events_of(driver_of(FakeRemote(tells=[[said]]), refs), a_turn()))[-1] == outcome
 
 
-async def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: Path) -> None:
+async def test_an_answer_continues_the_remote_task_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?")], [task("COMPLETED", "this one")]])
     await events_of(driver_of(remote, FileTaskRefs(path)), a_turn("first"))
@@ -182,7 +184,7 @@ async def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(refs: FileTaskRefs) -> None:
+async def test_a_continued_task_may_first_come_back_in_its_old_state(refs: FileTaskRefs) -> None:
     await refs.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
 
@@ -199,7 +201,7 @@ async def test_an_answer_to_a_forgotten_question_fails(refs: FileTaskRefs) -> No
     assert remote.told == []
 
 
-async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(refs: FileTaskRefs) -> None:
+async def test_a_broken_stream_is_resumed_and_nothing_is_sent_or_reported_twice(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING"), chunk("hel"), ExternalAgentUnreachable("it broke off")]],
         looks=[
@@ -209,7 +211,7 @@ async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twi
         ],
         follows=[[task("WORKING", "hel"), TimeoutError()], [task("WORKING", "hello"), status("COMPLETED")]],
     )
-    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Timeouts(first_pause=0.001, lost=100.0))
 
     events = await events_of(driver, a_turn())
 
@@ -218,7 +220,7 @@ async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twi
     assert isinstance(events[-1], Answered)
 
 
-async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(refs: FileTaskRefs) -> None:
+async def test_an_unreachable_agent_is_reported_as_such_until_it_answers(refs: FileTaskRefs) -> None:
     reasons: list[HoldReason | None] = []
 
     class Watched(FakeRemote):
@@ -229,7 +231,7 @@ async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(refs: Fil
 
     away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
     remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
-    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+    driver = RemoteDriver(AGENT, remote, refs, FakeClock(), Timeouts(first_pause=0.001, lost=100.0))
 
     assert isinstance((await events_of(driver, a_turn()))[-1], Answered)
 
@@ -237,7 +239,7 @@ async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(refs: Fil
     assert driver.view().gate_reason is None
 
 
-async def test_an_agent_without_streams_is_looked_at_until_it_has_ended(refs: FileTaskRefs) -> None:
+async def test_the_task_of_an_agent_without_streams_is_polled_to_its_end(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         streams=False, tells=[[task("SUBMITTED")]], looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]]
     )
@@ -248,7 +250,7 @@ async def test_an_agent_without_streams_is_looked_at_until_it_has_ended(refs: Fi
     assert isinstance(events[-1], Answered)
 
 
-async def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(refs: FileTaskRefs) -> None:
+async def test_the_task_of_an_agent_that_refuses_streams_is_polled(refs: FileTaskRefs) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING")]],
         looks=[task("WORKING")["task"], task("WORKING")["task"], task("COMPLETED", "done")["task"]],
@@ -258,18 +260,18 @@ async def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(refs: 
     assert isinstance((await events_of(driver_of(remote, refs), a_turn()))[-1], Answered)
 
 
-async def test_an_agent_that_stays_away_is_given_up(refs: FileTaskRefs) -> None:
-    remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nobody listens")])
+async def test_the_task_of_an_agent_that_stays_unreachable_fails(refs: FileTaskRefs) -> None:
+    remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nothing listens")])
 
     outcome = (await events_of(driver_of(remote, refs), a_turn()))[-1]
 
-    assert outcome == Failed("external_agent_unreachable", "other: nobody listens")
+    assert outcome == Failed("external_agent_unreachable", "other: nothing listens")
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ExternalAgentUnreachable("nobody listens"), "external_agent_unreachable"),
+        (ExternalAgentUnreachable("nothing listens"), "external_agent_unreachable"),
         (ExternalAgentFailed("it refused"), "external_agent_failed"),
         (TimeoutError(), "external_agent_unreachable"),
         (Unanswered("it hung up"), "delivery_uncertain"),
@@ -288,7 +290,7 @@ async def test_a_message_that_was_not_taken_fails_without_being_sent_again(
     assert len(remote.told) == 1
 
 
-async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(refs: FileTaskRefs) -> None:
+async def test_a_message_is_sent_again_to_an_agent_that_recognises_ids(refs: FileTaskRefs) -> None:
     ours = ExternalAgent(alias="other", url="http://other", name="Other", card={"extensions": {"synapse": {}}})
     remote = FakeRemote(tells=[[Unanswered("it hung up")], [Unanswered("again")], [task("COMPLETED", "done")]])
 
@@ -299,7 +301,7 @@ async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(
     assert len({message.message_id for message, _ in remote.told}) == 1
 
 
-async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(refs: FileTaskRefs) -> None:
+async def test_an_unconfirmed_answer_counts_as_taken_once_the_task_goes_on(refs: FileTaskRefs) -> None:
     await refs.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
     remote = FakeRemote(
         streams=False,
@@ -311,7 +313,7 @@ async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(refs: Fil
     assert len(remote.told) == 1
 
 
-async def test_what_makes_no_sense_fails(refs: FileTaskRefs) -> None:
+async def test_a_nonsensical_answer_fails_the_turn(refs: FileTaskRefs) -> None:
     events = await events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), refs), a_turn())
 
     assert events == [
@@ -320,7 +322,7 @@ async def test_what_makes_no_sense_fails(refs: FileTaskRefs) -> None:
     ]
 
 
-async def test_two_callers_with_the_same_message_id_are_two_messages(refs: FileTaskRefs) -> None:
+async def test_one_message_id_of_two_callers_makes_two_messages(refs: FileTaskRefs) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")], [task("COMPLETED")]])
     driver = driver_of(remote, refs)
     await events_of(driver, a_turn())
@@ -334,7 +336,7 @@ async def test_two_callers_with_the_same_message_id_are_two_messages(refs: FileT
 @pytest.mark.parametrize(
     ("refuses", "note"), [(False, "it was canceled there"), (True, "it may go on there: it refused")]
 )
-async def test_an_interrupt_cancels_the_task_over_there(refs: FileTaskRefs, refuses: bool, note: str) -> None:
+async def test_an_interrupt_cancels_the_remote_task(refs: FileTaskRefs, refuses: bool, note: str) -> None:
     async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True, refuses_cancel=refuses)
         driver = driver_of(remote, refs)
@@ -351,7 +353,7 @@ async def test_an_interrupt_cancels_the_task_over_there(refs: FileTaskRefs, refu
         assert driver.view().state == "ready"
 
 
-async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(refs: FileTaskRefs) -> None:
+async def test_removing_an_agent_cancels_its_remote_task(refs: FileTaskRefs) -> None:
     async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
         driver = driver_of(remote, refs)
@@ -370,7 +372,7 @@ async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(refs: Fil
             await driver.wait_ready()
 
 
-async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_next_one(tmp_path: Path) -> None:
+async def test_a_remote_task_goes_on_when_this_process_stops_and_the_next_one_follows_it(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
 
     async def stop_in_the_middle() -> None:
@@ -397,7 +399,7 @@ async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_t
     assert FileTaskRefs(path).find(TASK) is None
 
 
-async def test_the_task_over_there_is_on_disk_before_the_message_counts_as_taken(tmp_path: Path) -> None:
+async def test_the_remote_task_is_stored_before_the_message_counts_as_taken(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     driver = driver_of(FakeRemote(tells=[[task("COMPLETED")]]), FileTaskRefs(path))
     async with asyncio.timeout(BOUND):
@@ -408,7 +410,7 @@ async def test_the_task_over_there_is_on_disk_before_the_message_counts_as_taken
     assert FileTaskRefs(path).find(TASK) is None
 
 
-async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(refs: FileTaskRefs) -> None:
+async def test_a_resumed_task_that_the_agent_no_longer_knows_fails(refs: FileTaskRefs) -> None:
     await refs.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
     remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
 
@@ -434,7 +436,7 @@ def test_files_of_earlier_versions_name_no_message(tmp_path: Path) -> None:
     assert not FileTaskRefs(path).has(TASK, "")
 
 
-async def test_a_message_takes_the_trace_of_its_task_with_it(refs: FileTaskRefs) -> None:
+async def test_a_message_has_the_trace_headers_of_its_task(refs: FileTaskRefs) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")]])
 
     await events_of(driver_of(remote, refs), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
@@ -442,7 +444,7 @@ async def test_a_message_takes_the_trace_of_its_task_with_it(refs: FileTaskRefs)
     assert remote.told[0][1].trace == (("traceparent", "00-a-b-01"),)
 
 
-async def test_it_has_no_questions_for_persons(refs: FileTaskRefs) -> None:
+async def test_an_external_agent_has_no_questions_for_persons(refs: FileTaskRefs) -> None:
     driver = driver_of(FakeRemote(), refs)
     driver.confirm()
 

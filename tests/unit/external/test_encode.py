@@ -1,4 +1,4 @@
-"""One message, in the words of each protocol."""
+"""Encodes requests in each protocol."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_synapse_dialect() -> None:
 
 
 @pytest.mark.parametrize("kind", [interface("a2a-1.0"), interface("a2a-0.3", "HTTP+JSON"), interface("synapse")])
-def test_a_message_takes_the_trace_of_its_task_with_it(kind: Interface) -> None:
+def test_a_message_has_the_trace_headers_of_its_task(kind: Interface) -> None:
     traced = send_call(kind, MESSAGE, RemoteTaskRef(trace=(("traceparent", "00-a-b-01"), ("tracestate", "c=d"))))
 
     assert traced.headers == {**send_call(kind, MESSAGE).headers, "traceparent": "00-a-b-01", "tracestate": "c=d"}
@@ -133,7 +133,7 @@ def test_a_strange_task_id_leads_to_no_other_path() -> None:
         ("synapse", {"task_id": "t", "context_id": "c"}),
     ],
 )
-def test_a_message_goes_on_with_a_task(protocol: str, names: dict[str, str]) -> None:
+def test_a_message_continues_a_task(protocol: str, names: dict[str, str]) -> None:
     call = send_call(interface(protocol), MESSAGE, RemoteTaskRef(task_id="t", context_id="c"))
 
     assert call.body is not None
@@ -144,7 +144,7 @@ def test_a_message_goes_on_with_a_task(protocol: str, names: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("protocol", "configuration"), [("a2a-1.0", {"returnImmediately": True}), ("a2a-0.3", {"blocking": False})]
 )
-def test_an_answer_need_not_be_waited_for(protocol: str, configuration: dict[str, bool]) -> None:
+def test_a_message_may_be_sent_without_waiting_for_the_answer(protocol: str, configuration: dict[str, bool]) -> None:
     call = send_call(interface(protocol), MESSAGE, waits=False)
 
     assert call.body is not None
@@ -159,7 +159,7 @@ def test_an_answer_need_not_be_waited_for(protocol: str, configuration: dict[str
     ],
     ids=["1.0", "0.3"],
 )
-def test_a_task_is_asked_about_over_json_rpc(kind: Interface, get: str, cancel: str, follow: str) -> None:
+def test_a_task_is_read_over_json_rpc(kind: Interface, get: str, cancel: str, follow: str) -> None:
     calls = [get_call(kind, "t/1"), cancel_call(kind, "t/1"), subscribe_call(kind, "t/1")]
 
     assert [call.body["method"] for call in calls if call.body] == [get, cancel, follow]
@@ -179,7 +179,7 @@ def test_a_task_is_asked_about_over_json_rpc(kind: Interface, get: str, cancel: 
     ],
     ids=["1.0", "synapse"],
 )
-def test_a_task_is_asked_about_by_its_path(kind: Interface, paths: list[str]) -> None:
+def test_a_task_is_read_by_its_path(kind: Interface, paths: list[str]) -> None:
     calls: list[Call] = [get_call(kind, "t/1"), cancel_call(kind, "t/1"), subscribe_call(kind, "t/1")]
 
     assert [call.url.removeprefix("http://other/rpc") for call in calls] == paths

@@ -1,4 +1,4 @@
-"""External agents are remembered in private files, and a broken one says how to get rid of it."""
+"""External agents are stored in private files; the error of a broken file says how to remove it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def book(folder: Path) -> FileExternalStore:
     return FileExternalStore(folder)
 
 
-def test_an_empty_book_knows_nobody(book: FileExternalStore) -> None:
+def test_an_empty_store_has_no_agents(book: FileExternalStore) -> None:
     assert book.agents() == ()
     assert book.find("other") is None
     assert book.remove("other") is None
 
 
-def test_what_is_written_is_found_again(book: FileExternalStore, folder: Path) -> None:
+def test_a_stored_agent_is_found(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
 
     assert book.find("other") == OTHER
@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(book: FileEx
             read()
 
 
-def test_nobody_else_can_read_the_files(book: FileExternalStore, folder: Path) -> None:
+def test_other_users_cannot_read_the_files(book: FileExternalStore, folder: Path) -> None:
     book.write(OTHER)
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -76,7 +76,7 @@ def test_writing_leaves_no_draft_behind(book: FileExternalStore, folder: Path) -
     assert [path.name for path in folder.iterdir()] == ["other.json"]
 
 
-def test_what_is_removed_is_gone(book: FileExternalStore) -> None:
+def test_a_removed_agent_is_not_found(book: FileExternalStore) -> None:
     book.write(OTHER)
 
     assert book.remove("other") == OTHER
@@ -108,9 +108,7 @@ def test_an_alias_never_leads_out_of_the_folder(book: FileExternalStore, folder:
         ),
     ],
 )
-def test_a_broken_file_says_which_and_what_to_do(
-    book: FileExternalStore, folder: Path, content: bytes, why: str
-) -> None:
+def test_a_broken_file_is_named_with_a_hint(book: FileExternalStore, folder: Path, content: bytes, why: str) -> None:
     book.write(OTHER)
     (folder / "broken.json").write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""What external agents are shown lies in private files, and no error tells what is in them."""
+"""Credentials are stored in private files, and no error shows their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "state" / "credentials"
 
 
-def test_credentials_are_kept_privately_and_forgotten(folder: Path) -> None:
+def test_credentials_are_stored_privately_and_removed(folder: Path) -> None:
     credentials = FileCredentials(folder)
     assert credentials.find("other") == {}
 
@@ -33,7 +33,7 @@ def test_credentials_are_kept_privately_and_forgotten(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{secret", '["secret"]', '{"Authorization": 3}'])
-def test_a_broken_file_says_what_to_do_and_not_what_is_in_it(folder: Path, content: str) -> None:
+def test_a_broken_file_is_reported_without_its_content(folder: Path, content: str) -> None:
     folder.mkdir(parents=True)
     (folder / "other.json").write_text(content, encoding="utf-8")
 
@@ -44,7 +44,7 @@ def test_a_broken_file_says_what_to_do_and_not_what_is_in_it(folder: Path, conte
     assert "--alias other" in caught.value.hint
 
 
-def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     credentials = FileCredentials(tmp_path / "file")
 

@@ -25,7 +25,7 @@ from synapse.gateway.config import AgentConfig, GatewayConfig
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.routes import gateway_dialects
 from synapse.server.middleware import Addresses
-from synapse.server.peer import NOBODY, Peer
+from synapse.server.peer import UNKNOWN_PEER, Peer
 from tests.fakes.certificates import self_made
 from tests.fakes.facts import opened
 
@@ -41,7 +41,7 @@ class AdmitAll(GatewayAuth):
 
     @override
     def admit_headers(
-        self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = NOBODY
+        self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = UNKNOWN_PEER
     ) -> Caller:
         assert (b"authorization", b"Bearer k") in headers
         self.admitted.append((path, peer, owner.uid))

@@ -62,6 +62,6 @@ async def test_a_reply_does_not_go_to_another_agent_that_has_the_port_now(ada: F
         await carry(ada, Sender(sender_id="synapse-claude-8100", inbox="carl"), "t-1")
 
 
-async def test_an_asker_that_waits_no_more_says_so(ada: FakeHost) -> None:
+async def test_a_reply_to_an_agent_that_no_longer_waits_is_refused(ada: FakeHost) -> None:
     with pytest.raises(TaskNotFound):
         await carry(ada, Sender(sender_id="synapse-claude-8100", inbox="ada"), "t-1")

@@ -111,7 +111,7 @@ class World:
 
 @asynccontextmanager
 async def running(world: World) -> AsyncGenerator[None]:
-    """A process that runs the outbox, until the end of the block."""
+    """Runs the outbox until the end of the block."""
     job = world.start()
     try:
         yield

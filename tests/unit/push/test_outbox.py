@@ -46,7 +46,7 @@ async def test_a_webhook_gets_only_events_after_its_position() -> None:
         assert world.posted() == ["3 ArtifactAdded"]
 
 
-async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
+async def test_a_failed_delivery_is_repeated_with_its_id_and_the_next_waits_for_it() -> None:
     async with asyncio.timeout(20):
         answers = [PostResult(status=500), PostResult(error="refused"), PostResult(status=429, retry_after=7.0), OK]
         world = World(lambda _call: answers.pop(0) if answers else OK)
@@ -139,7 +139,7 @@ async def test_a_deleted_webhook_gets_nothing_more() -> None:
         assert world.posted() == ["1 TaskOpened"]
 
 
-async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
+async def test_a_webhook_that_is_deleted_between_two_attempts_is_not_tried_again() -> None:
     async with asyncio.timeout(20):
         world = World(lambda _: PostResult(status=500))
 
@@ -180,7 +180,7 @@ async def test_a_long_log_is_delivered_page_by_page() -> None:
         assert world.posted()[-1] == "251 ArtifactAdded"
 
 
-async def test_a_changed_address_counts_from_the_next_try() -> None:
+async def test_a_changed_address_counts_from_the_next_attempt() -> None:
     async with asyncio.timeout(20):
         world = World(lambda call: PostResult(status=500) if call.url == URL else OK)
 
@@ -197,7 +197,7 @@ async def test_a_changed_address_counts_from_the_next_try() -> None:
 
 
 class TroubledStore(MemoryStore):
-    """Fails to read the log as often as it is told."""
+    """A store that fails to read the log a number of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ async def test_a_store_that_fails_for_a_while_only_delays() -> None:
         assert world.pauses == [5.0, 5.0]
 
 
-async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_one_lane_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     def answer(call: Call) -> PostResult:
         if call.url == "https://odd.example":
             raise LookupError("a defect")

@@ -18,11 +18,11 @@ POSTED = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
 
 
 async def nothing() -> None:
-    """Happens meanwhile."""
+    """Does nothing."""
 
 
 class WatchedPushes(MemoryPushes):
-    """Remembers what was asked of it; something can happen just before a lane is finished."""
+    """Records its calls; `before_the_end` runs just before a lane is finished."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ async def test_a_lane_that_is_behind_is_not_finished() -> None:
         await world.quiet()
 
         assert world.posted() == POSTED[1:]
-        assert pushes.finished_at == [3], "a process that dies in between would leave the last one untold"
+        assert pushes.finished_at == [3], "a crash in between would lose the last notification"
 
 
 async def test_a_redirection_is_no_delivery() -> None:

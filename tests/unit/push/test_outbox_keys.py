@@ -37,7 +37,7 @@ async def test_notifications_after_a_key_is_revoked_are_given_up_with_the_reason
         ] * 2
 
 
-async def test_a_retry_is_not_made_any_more() -> None:
+async def test_a_pending_retry_is_not_made_after_a_key_is_revoked() -> None:
     async with asyncio.timeout(20):
         world = World(lambda _call: PostResult(status=503))
 
@@ -66,7 +66,7 @@ async def test_other_webhooks_of_the_task_still_get_notifications() -> None:
         assert [len(world.posted(url)) for url in KEY_OF] == [0, 3, 3]
 
 
-async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
+async def test_unreadable_keys_delay_deliveries_and_give_none_up() -> None:
     async with asyncio.timeout(20):
         world = World()
         failures = [StoreFailed("no keys now")]

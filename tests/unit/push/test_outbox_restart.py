@@ -34,7 +34,7 @@ async def test_a_restarted_outbox_continues_and_repeats_what_was_not_recorded() 
         assert list(await world.store.pushes.open_after(INBOX, 0)) == []
 
 
-async def test_a_restart_waits_for_the_next_try_and_counts_on() -> None:
+async def test_a_restart_waits_for_the_next_attempt_and_keeps_the_count() -> None:
     async with asyncio.timeout(20):
         world = World()
         push = await world.store.pushes.save(TASK, INBOX, config(), 0)

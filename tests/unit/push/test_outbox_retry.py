@@ -34,5 +34,5 @@ def test_the_pause_grows_within_its_bounds(
     assert SCHEDULE.pause(failed, chance, asked) == pause
 
 
-def test_very_many_tries_do_not_overflow() -> None:
+def test_very_many_attempts_do_not_overflow() -> None:
     assert RetrySchedule(attempts=10**9).pause(10**8, 1.0) == 300.0

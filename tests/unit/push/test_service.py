@@ -123,7 +123,7 @@ async def test_an_invalid_webhook_is_refused_and_nothing_is_stored_or_sent(wrong
         assert (await ask(harness, ListTasks())).total == 1
 
 
-async def test_a_task_has_only_so_many() -> None:
+async def test_a_task_has_a_limit_of_webhooks() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")

@@ -70,7 +70,7 @@ def test_the_dialect_that_configured_a_webhook_encodes_its_notifications(
         ("/tasks/t/pushNotificationConfigs", FLAT, "", "a2a_v1"),
     ],
 )
-async def test_without_a_version_the_form_of_the_configuration_tells(
+async def test_without_a_version_the_form_of_the_configuration_determines_it(
     path: str, body: dict[str, Any], version: str, dialect: str
 ) -> None:
     service = FixedService(PushConfig(id="c", url=URL, dialect=dialect))

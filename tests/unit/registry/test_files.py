@@ -37,7 +37,7 @@ def living(port: int = 8120) -> AgentEntry:
     return AgentEntry(f"synapse-codex-{port}", "codex", port=port, pid=os.getpid(), pid_started=started)
 
 
-def test_an_entry_comes_back_as_it_was_written(registry: FileRegistry) -> None:
+def test_an_entry_is_read_as_it_was_written(registry: FileRegistry) -> None:
     entry = living()
     entry.name, entry.working_dir, entry.inbox = "評価者", "/tmp/日本", "x"
 
@@ -176,7 +176,7 @@ def test_an_entry_whose_file_was_lost_is_written_again_and_another_hosts_is_left
     assert [one.name for one in registry.entries()] == ["another host that took the place"]
 
 
-def test_a_host_of_our_own_pid_namespace_is_gone_with_its_pid_and_asked_no_more(tmp_path: Path) -> None:
+def test_a_host_of_our_own_pid_namespace_is_gone_with_its_pid_without_a_connection(tmp_path: Path) -> None:
     path = str(tmp_path / "host.sock")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -217,7 +217,7 @@ class ReadOnlyRegistry(FileRegistry):
         """Removes nothing."""
 
 
-def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) -> None:
+def test_an_entry_that_could_not_be_removed_is_noted_as_such(tmp_path: Path) -> None:
     registry = ReadOnlyRegistry(tmp_path / "registry")
     registry.write(AgentEntry("synapse-codex-8120", "codex", pid=NO_SUCH_PID, pid_started=1))
 

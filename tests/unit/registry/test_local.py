@@ -63,7 +63,7 @@ def files(tmp_path: Path) -> SlowFiles:
 
 
 def age(files: FileRegistry) -> None:
-    """Move the folder's modification time so far back that no other change can have the same time."""
+    """Moves the folder's modification time so far back that no other change can have that time."""
     os.utime(files.folder, ns=(1, 1))
 
 
@@ -201,4 +201,4 @@ async def test_a_call_during_a_read_that_fails_reads_again(files: SlowFiles) -> 
 
 
 async def _nothing() -> None:
-    """Wait for one iteration of the event loop."""
+    """Waits for one iteration of the event loop."""

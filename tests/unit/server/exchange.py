@@ -1,4 +1,4 @@
-"""An application is called as a server would, without one: what comes in is given, what goes out is kept."""
+"""Calls an application without a server: gives it messages to receive, and records those that it sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ME = Caller(pid=42, via_socket=True)
 
 
 class Exchange:
-    """One request and its answer. Without a body nothing more ever comes in, until the caller leaves."""
+    """One request and its answer. After the body nothing more arrives until the caller disconnects."""
 
     def __init__(self, method: str, path: str, *pieces: bytes, query: bytes = b"", **headers: str) -> None:
         named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -43,7 +43,7 @@ class Exchange:
             self.stuck.set()
 
     def take_nothing(self) -> None:
-        """From now on what is sent waits until the reader leaves."""
+        """Makes all later sends wait until the reader disconnects."""
         self.stuck = asyncio.Event()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Exchange:
 
 
 class FixedService:
-    """Gives the same result to everybody, or raises it; a subscription gets the updates that are put into the feed."""
+    """Returns one result to every caller, or raises it; a subscription gets the updates that are put into the feed."""
 
     def __init__(self, result: object) -> None:
         self.result = result

@@ -1,4 +1,4 @@
-"""Scenarios on one connection without a socket, and applications that do what a test says."""
+"""One HTTP connection without a socket, and applications that run the script of a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Script = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ScriptedApp:
-    """Does with a request what the test says."""
+    """Runs a script for each request."""
 
     def __init__(self, script: Script, limits: HttpLimits | None = None) -> None:
         self._script = script
@@ -37,7 +37,7 @@ class ScriptedApp:
 
 @asynccontextmanager
 async def on_wire(app: Any, keep_alive: int = 5) -> AsyncGenerator[Wire]:
-    """Open a new connection; nothing may be left of it after the block."""
+    """Opens a connection, and checks after the block that nothing of it is left."""
     wire = Wire(app, keep_alive=keep_alive)
     try:
         yield wire

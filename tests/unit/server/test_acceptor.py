@@ -1,4 +1,4 @@
-"""Who finds room at a TCP port, and what happens when the open files run out."""
+"""Which connections a TCP port accepts, and what it does without open files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.fakes.certificates import self_made
 LIMITS = ConnectionLimits(total=6, unproven=3, unproven_per_source=2)
 
 
-def test_strangers_have_few_places_and_one_of_them_has_fewer() -> None:
+def test_unproven_connections_are_limited_in_total_and_for_each_source() -> None:
     slots = Slots(LIMITS)
 
     assert slots.take("uid 1", is_own=False)
@@ -34,7 +34,7 @@ def test_strangers_have_few_places_and_one_of_them_has_fewer() -> None:
     assert slots.take("uid 3", is_own=False) is None
 
 
-def test_ones_own_connections_find_room_beside_any_number_of_strangers() -> None:
+def test_own_connections_are_accepted_beside_any_number_of_unproven_ones() -> None:
     slots = Slots(LIMITS)
     while slots.take(f"uid {slots.taken}", is_own=False):
         pass
@@ -43,7 +43,7 @@ def test_ones_own_connections_find_room_beside_any_number_of_strangers() -> None
     assert slots.take("uid 0", is_own=True) is None
 
 
-def test_a_released_place_is_free_once() -> None:
+def test_releasing_a_slot_twice_frees_it_once() -> None:
     slots = Slots(LIMITS)
     first = slots.take("uid 1", is_own=False)
     second = slots.take("uid 1", is_own=False)
@@ -58,7 +58,7 @@ def test_a_released_place_is_free_once() -> None:
     assert slots.take("uid 1", is_own=False) is None
 
 
-def test_who_was_admitted_is_no_stranger_any_more() -> None:
+def test_an_admitted_caller_no_longer_counts_as_unproven() -> None:
     slots = Slots(LIMITS)
     admitted = slots.take("uid 1", is_own=False)
     assert admitted is not None
@@ -102,7 +102,7 @@ def read_from(port: int) -> bytes:
 
 
 class Warned(logging.Handler):
-    """Counts warnings, and tells of the first one."""
+    """Counts warnings, and signals the first one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Warned(logging.Handler):
         self.first.set()
 
 
-async def test_a_port_whose_process_has_no_open_files_left_serves_again_when_there_are_some() -> None:
+async def test_a_port_serves_again_once_its_process_can_open_files_again() -> None:
     warned = Warned()
     acceptor_log.addHandler(warned)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,7 +143,7 @@ async def test_a_port_whose_process_has_no_open_files_left_serves_again_when_the
     assert warned.count == 1
 
 
-async def test_a_connection_that_finds_no_room_is_told_so() -> None:
+async def test_a_connection_beyond_the_limit_gets_an_answer() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         limits = ConnectionLimits(total=0, unproven=0, unproven_per_source=0)
         acceptor = Acceptor(listener, Greeter, limits, refusal=b"no room")
@@ -155,7 +155,7 @@ async def test_a_connection_that_finds_no_room_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_caller_that_never_ends_its_handshake_has_a_place_until_it_leaves(
+def test_an_unfinished_tls_handshake_holds_its_slot_until_the_caller_disconnects(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     certificate, key = self_made(tmp_path)
@@ -164,7 +164,7 @@ def test_a_caller_that_never_ends_its_handshake_has_a_place_until_it_leaves(
     trusting = ssl.create_default_context(cafile=str(certificate))
 
     def greeted(port: int) -> bytes:
-        """What somebody who speaks TLS hears; nothing while there is no room."""
+        """Returns the greeting of the server over TLS, or nothing while it is full."""
         try:
             with (
                 socket.create_connection(("127.0.0.1", port), timeout=10) as plain,

@@ -59,7 +59,7 @@ async def test_a_task_is_read_by_the_id_in_the_path() -> None:
     assert exchange.json == task_object(a_task())
 
 
-async def test_a_post_needs_no_body_where_nothing_is_said() -> None:
+async def test_a_post_without_parameters_needs_no_body() -> None:
     service = FixedService(a_task())
 
     await Exchange("POST", "/tasks/550e8400/cancel").run(app(service))
@@ -67,8 +67,8 @@ async def test_a_post_needs_no_body_where_nothing_is_said() -> None:
     assert service.asked == [(CancelTask("550e8400"), ME)]
 
 
-async def test_the_card_comes_without_the_service() -> None:
-    service = FixedService(AssertionError("nobody asks the service for the card"))
+async def test_the_card_is_answered_without_the_service() -> None:
+    service = FixedService(AssertionError("the card needs no service"))
     exchange = Exchange("GET", "/.well-known/agent.json")
 
     await exchange.run(app(service))
@@ -83,19 +83,19 @@ async def test_a_body_may_come_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("media_type", [JSON, "Application/JSON; charset=utf-8", "application/a2a+json"])
-async def test_json_is_taken_under_each_of_its_names(media_type: str) -> None:
+async def test_every_json_media_type_is_accepted(media_type: str) -> None:
     assert (await ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type), a_task())).status == 200
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "json", ""])
-async def test_a_body_that_does_not_say_it_is_json_is_refused(media_type: str) -> None:
+async def test_a_body_with_another_content_type_is_refused(media_type: str) -> None:
     exchange = await ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type))
 
     assert (exchange.status, exchange.code) == (415, "unsupported_media_type")
     assert "Content-Type: application/json" in exchange.json["error"]["hint"]
 
 
-async def test_a_body_that_is_announced_too_large_is_refused_unread() -> None:
+async def test_a_content_length_beyond_the_limit_is_refused_unread() -> None:
     exchange = Exchange("POST", "/tasks/send", HELLO, content_type=JSON, content_length="101")
 
     await ask(exchange, max_body_bytes=100)
@@ -115,13 +115,13 @@ async def test_a_body_that_grows_too_large_is_refused_and_no_longer_read() -> No
     assert exchange.incoming.qsize() == 3
 
 
-async def test_a_body_of_exactly_the_limit_is_taken() -> None:
+async def test_a_body_of_exactly_the_limit_is_accepted() -> None:
     exchange = Exchange("POST", "/tasks/send", HELLO, content_type=JSON, content_length=str(len(HELLO)))
 
     assert (await ask(exchange, a_task(), max_body_bytes=len(HELLO))).status == 200
 
 
-async def test_half_a_body_is_not_taken_for_the_whole_when_the_caller_leaves() -> None:
+async def test_an_incomplete_body_is_not_used_when_the_caller_disconnects() -> None:
     service = FixedService(a_task())
     exchange = Exchange("POST", "/tasks/send", HELLO, b"", content_type=JSON)
 
@@ -144,27 +144,29 @@ async def test_half_a_body_is_not_taken_for_the_whole_when_the_caller_leaves() -
         (Exchange("POST", "/tasks/send", HELLO, query=b"priority=9", content_type=JSON), 400, "priority_out_of_range"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_before_the_service(exchange: Exchange, status: int, code: str) -> None:
+async def test_an_invalid_request_is_refused_before_the_service(exchange: Exchange, status: int, code: str) -> None:
     await ask(exchange, AssertionError("nothing of this reaches the service"))
 
     assert (exchange.status, exchange.code) == (status, code)
 
 
-async def test_a_wrong_method_is_told_the_right_one() -> None:
+async def test_a_wrong_method_is_refused_with_the_allowed_one() -> None:
     assert (await ask(Exchange("PUT", "/tasks/1"))).headers[b"allow"] == b"GET"
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(TaskNotFound("x"), 404), (QueueFull("full"), 429), (SynapseError("odd"), 500)]
 )
-async def test_an_error_of_the_service_is_told_as_the_dialect_says(error: SynapseError, status: int) -> None:
+async def test_an_error_of_the_service_is_encoded_by_the_dialect(error: SynapseError, status: int) -> None:
     exchange = await ask(Exchange("GET", "/tasks/x"), error)
 
     assert exchange.status == status
     assert exchange.json == {"error": {"code": error.code, "message": str(error), "hint": error.hint}}
 
 
-async def test_a_defect_is_logged_whole_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_logged_with_its_traceback_and_answered_without_details(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.ERROR):
         exchange = await ask(Exchange("GET", "/tasks/x"), ZeroDivisionError("secret detail"))
 
@@ -176,7 +178,7 @@ async def test_a_defect_is_logged_whole_and_told_without_detail(caplog: pytest.L
     assert record.exc_info[0] is ZeroDivisionError
 
 
-async def test_nobody_is_served_who_is_not_admitted() -> None:
+async def test_a_caller_that_is_not_admitted_is_not_served() -> None:
     def refuse(_scope: Scope) -> Caller:
         raise ForeignOrigin
 
@@ -209,7 +211,7 @@ def by_version(wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 @pytest.mark.parametrize(("version", "body"), [("other", b"{}"), ("", b'{"speak": "other"}')], ids=["header", "body"])
-async def test_dialects_on_one_path_are_told_apart_by_the_function_given(version: str, body: bytes) -> None:
+async def test_the_given_function_chooses_among_dialects_on_one_path(version: str, body: bytes) -> None:
     service = FixedService(a_task())
     shared = HttpApp(service, [DIALECT, other_dialect()], admit=lambda _: ME, choose=by_version)
     other = Exchange("POST", "/tasks/7/cancel", body, content_type=JSON, a2a_version=version)
@@ -223,7 +225,7 @@ async def test_dialects_on_one_path_are_told_apart_by_the_function_given(version
     assert ours.json == {"task": task_object(a_task())}
 
 
-async def test_errors_are_told_in_the_dialect_that_was_chosen_also_before_the_body_was_read() -> None:
+async def test_the_chosen_dialect_encodes_errors_also_before_the_body_is_read() -> None:
     failing = FixedService(TaskNotFound("x"))
     shared = HttpApp(failing, [DIALECT, other_dialect()], admit=lambda _: ME, choose=by_version)
     chosen = Exchange("POST", "/tasks/7/cancel", b"{}", content_type=JSON, a2a_version="other")

@@ -31,7 +31,7 @@ def called(error: SynapseError) -> WireAnswer:
 
 
 def event_of(update: Update) -> WireEvent | None:
-    """Changes of state are not told in this dialect."""
+    """Encodes an update; changes of state have no event in this dialect."""
     return WireEvent(str(update.seq), "", b"{}") if update.event is None else None
 
 
@@ -77,15 +77,15 @@ async def test_a_call_has_its_own_status_and_one_without_a_body_has_no_length() 
     assert (exchange.status, exchange.body, exchange.headers) == (204, b"", {})
 
 
-async def test_a_route_may_answer_by_itself() -> None:
+async def test_a_route_may_answer_without_the_service() -> None:
     service = FixedService(None)
     exchange = await Exchange("POST", "/").run(app(service, lambda _: WireAnswer(304, b"", ((b"etag", b"x"),))))
 
     assert (exchange.status, exchange.body, service.asked) == (304, b"", [])
-    assert exchange.headers == {b"etag": b"x"}, "a body that is not there has no length and no type"
+    assert exchange.headers == {b"etag": b"x"}, "an answer without a body has no length and no type"
 
 
-async def test_errors_are_told_as_the_call_says_and_else_as_the_dialect_does() -> None:
+async def test_the_call_encodes_errors_and_else_the_dialect() -> None:
     failing = FixedService(TaskNotFound("x"))
 
     own = await Exchange("POST", "/").run(app(failing, its_own_errors))
@@ -95,14 +95,14 @@ async def test_errors_are_told_as_the_call_says_and_else_as_the_dialect_does() -
     assert (plain.status, plain.json) == (418, {"error": "task_not_found"})
 
 
-async def test_a_defect_is_told_as_the_call_says_too() -> None:
+async def test_the_call_encodes_a_defect_too() -> None:
     broken = FixedService(ZeroDivisionError("secret"))
     exchange = await Exchange("POST", "/").run(app(broken, its_own_errors))
 
     assert exchange.json == {"id": 1, "error": "internal"}
 
 
-async def test_a_question_that_is_not_understood_is_told_as_the_dialect_does() -> None:
+async def test_the_dialect_encodes_the_error_of_an_invalid_request() -> None:
     def refuse(_wire: WireRequest) -> Call[Any]:
         raise QueueFull
 
@@ -112,7 +112,7 @@ async def test_a_question_that_is_not_understood_is_told_as_the_dialect_does() -
 
 
 class Later:
-    """A service whose result is still to come."""
+    """A service whose result is pending."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -124,7 +124,7 @@ class Later:
         return Pending(None, self.result)
 
 
-async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
+async def test_a_pending_result_is_waited_for() -> None:
     service, exchange = Later(), Exchange("POST", "/")
     running = asyncio.ensure_future(exchange.run(app(service, a_call)))
     await service.asked.wait()
@@ -135,7 +135,7 @@ async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
     assert exchange.json == "done"
 
 
-async def test_a_result_that_is_there_already_is_not_waited_for() -> None:
+async def test_an_available_result_is_not_waited_for() -> None:
     done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     done.set_result("done")
     exchange = await Exchange("POST", "/").run(app(FixedService(Pending("not yet", done)), a_call))
@@ -143,12 +143,12 @@ async def test_a_result_that_is_there_already_is_not_waited_for() -> None:
     assert exchange.json == "done"
 
 
-async def test_a_result_that_has_settled_is_told_as_it_is() -> None:
+async def test_a_settled_result_is_answered_as_it_is() -> None:
     exchange = await Exchange("POST", "/").run(app(FixedService(Pending("done")), a_call))
     assert exchange.json == "done"
 
 
-async def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
+async def test_a_caller_that_disconnects_ends_the_wait_and_gets_no_answer() -> None:
     service, exchange = Later(), Exchange("POST", "/")
     running = asyncio.ensure_future(exchange.run(app(service, a_call)))
     await service.asked.wait()
@@ -160,7 +160,7 @@ async def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
     assert service.result.cancelled()
 
 
-async def test_a_server_that_stops_tells_those_who_wait() -> None:
+async def test_a_server_that_stops_answers_waiting_callers_with_an_error() -> None:
     service, exchange = Later(), Exchange("POST", "/")
     serving = app(service, its_own_errors)
     running = asyncio.ensure_future(exchange.run(serving))
@@ -171,7 +171,7 @@ async def test_a_server_that_stops_tells_those_who_wait() -> None:
     assert exchange.json == {"id": 1, "error": "agent_exited"}
 
 
-async def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
+async def test_a_cancelled_request_stays_cancelled() -> None:
     async def conversation() -> None:
         service = Later()
         running = asyncio.ensure_future(Exchange("POST", "/").run(app(service, a_call)))
@@ -183,7 +183,7 @@ async def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
         await conversation()
 
 
-async def test_a_stream_leaves_out_what_the_dialect_has_no_words_for() -> None:
+async def test_a_stream_omits_updates_that_the_dialect_does_not_encode() -> None:
     service = FixedService(None)
     for update in (SNAPSHOT, WORKING, None):
         service.feed.put_nowait(update)
@@ -203,7 +203,7 @@ async def test_an_error_before_the_stream_is_a_plain_answer_and_within_it_an_eve
     assert within.body == b'event: error\ndata: {"id": 1, "error": "task_not_found"}\n\n'
 
 
-async def test_an_error_that_is_an_event_already_is_sent_as_it_is() -> None:
+async def test_an_error_that_is_encoded_as_an_event_is_sent_unchanged() -> None:
     def as_event(_error: SynapseError) -> WireAnswer:
         return WireAnswer(200, b"data: oh\n\n", media_type=b"text/event-stream")
 

@@ -31,7 +31,7 @@ LENGTHS = st.sampled_from(["", "0", "-5", "99999999999999999999999999", "x", "10
 
 @settings(max_examples=400, deadline=None)
 @given(method=METHODS, path=PATHS, query=QUERIES, media_type=MEDIA_TYPES, body=BODIES, length=LENGTHS)
-async def test_no_request_makes_us_fail(
+async def test_no_request_raises_an_unexpected_error(
     method: str, path: str, query: bytes, media_type: str, body: bytes, length: str
 ) -> None:
     service = InMemoryService(AgentEntry("synapse-dummy-8190", "dummy", port=8190))

@@ -39,7 +39,7 @@ DIALECTS = [Dialect(name="words", routes=ROUTES, encode_error=told), rpc_dialect
 
 
 async def seen(request: Exchange, result: object, *, then_leave: bool = False) -> app.Exchange:
-    """What is told of one request, which is answered with `result`."""
+    """Returns the observed exchanges of one request whose result is `result`."""
     observed: list[app.Exchange] = []
     service = FixedService(result)
     service.feed.put_nowait(None)
@@ -69,7 +69,7 @@ def post(path: str, body: bytes = b"{}") -> Exchange:
         (post("/rpc", b"no json"), None, "jsonrpc", "malformed_json"),
     ],
 )
-async def test_a_request_is_told_with_its_dialect_and_its_end(
+async def test_a_request_is_observed_with_its_dialect_and_its_result(
     request_: Exchange, result: object, dialect: str, error: str
 ) -> None:
     one = await seen(request_, result)
@@ -79,16 +79,16 @@ async def test_a_request_is_told_with_its_dialect_and_its_end(
     assert "secret" not in str(one)
 
 
-async def test_a_stream_is_told_as_one() -> None:
+async def test_a_stream_is_observed_as_one() -> None:
     assert (await seen(Exchange("GET", "/stream"), None)).is_stream
 
 
-async def test_a_caller_who_left_is_told_as_such() -> None:
+async def test_a_disconnect_is_observed_as_such() -> None:
     assert (await seen(post("/call"), None, then_leave=True)).error == app.CALLER_LEFT
 
 
 async def asked_of(result: Any) -> list[app.Exchange]:
-    """What is told of a request that comes by another way than HTTP."""
+    """Returns the observed exchanges of one gRPC request."""
     observed: list[app.Exchange] = []
     service = FixedService(result() if callable(result) else result)
     coming = ObservedService(service, "grpc", observed.append).handle(ForAgent("ada", GetTask("t")), ME)
@@ -97,7 +97,7 @@ async def asked_of(result: Any) -> list[app.Exchange]:
     except TaskNotFound:
         return observed
     if isinstance(done, Pending) and not done.is_settled:
-        assert observed == [], "an answer that is waited for has not been given yet"
+        assert observed == [], "a pending answer is not observed yet"
         waiting = asyncio.ensure_future(cast("Pending[None]", done).settled())
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -112,7 +112,7 @@ def pending() -> Pending[None]:
     ("result", "error"),
     [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (pending, app.CALLER_LEFT), (Pending(None), "")],
 )
-async def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
+async def test_requests_outside_of_http_are_observed_by_their_class_name(result: object, error: str) -> None:
     (one,) = await asked_of(result)
 
     assert (one.dialect, one.path, one.error) == ("grpc", "GetTask", error)

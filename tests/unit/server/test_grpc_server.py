@@ -1,4 +1,4 @@
-"""Every error has a status of gRPC, the one of A2A's table, with ErrorInfo in the trailer."""
+"""Every error has the gRPC status of A2A's table, and ErrorInfo in the trailer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 
 def rich(told: GrpcStatus) -> Any:
-    """The google.rpc.Status in the trailer, as clients read it."""
+    """Returns the google.rpc.Status in the trailer, as clients read it."""
     status: Any = status_pb2.Status()
     status.ParseFromString(dict(told.trailers)[DETAILS])
     return status
@@ -54,7 +54,7 @@ def test_every_error_has_a_status_and_a_reason(kind: type[SynapseError]) -> None
         (RateLimited("slowly", seconds=2.5), "RESOURCE_EXHAUSTED"),
     ],
 )
-def test_what_callers_act_upon_has_its_own_status(error: SynapseError, status: str) -> None:
+def test_errors_that_callers_act_upon_have_their_own_status(error: SynapseError, status: str) -> None:
     assert grpc_status(error).status == status
 
 
@@ -66,9 +66,9 @@ def test_a_wrong_field_is_named() -> None:
     assert [(one.field, one.description) for one in violations.field_violations] == [("pageSize", "is too large")]
 
 
-def test_when_to_come_back_stands_in_the_trailer() -> None:
+def test_the_trailer_says_when_to_retry() -> None:
     assert ("retry-after", "3") in grpc_status(RateLimited("slowly", seconds=2.5)).trailers
 
 
-def test_how_to_get_in_stands_in_the_trailer() -> None:
+def test_the_trailer_has_the_challenge() -> None:
     assert ("www-authenticate", "Bearer") in grpc_status(CredentialsRefused("no", challenge="Bearer")).trailers

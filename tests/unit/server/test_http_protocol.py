@@ -1,4 +1,4 @@
-"""One connection: requests in order, answers whole, and nothing that grows."""
+"""One connection: answers requests in order and completely, and buffers little."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.server.on_wire import (
 )
 
 
-async def test_a_plain_answer_has_the_date_and_no_name_of_the_server() -> None:
+async def test_a_plain_answer_has_a_date_and_no_server_header() -> None:
     wire = await exchange(web_app(), DOCUMENT_WANTED)
 
     assert answers(wire.written) == [
@@ -39,7 +39,7 @@ async def test_a_plain_answer_has_the_date_and_no_name_of_the_server() -> None:
     ]
 
 
-async def test_the_date_goes_on() -> None:
+async def test_the_date_header_is_current() -> None:
     async with on_wire(web_app()) as wire:
         for date in (b"first", b"second"):
             wire.server.default_headers = [(b"date", date)]
@@ -84,13 +84,13 @@ async def test_nothing_is_read_while_requests_wait() -> None:
         wire.give(LATER_WANTED + LATER_WANTED + LATER_WANTED)
         for answered in range(3):
             await wire.settle()
-            # The last one is being answered and nothing waits, so the next may come.
+            # The last one is being answered and none waits, so reading goes on.
             assert wire.transport.reads is (answered == 2)
             assert doing.later is not None
             doing.later.set_result(b"{}")
 
 
-async def test_nothing_is_written_while_the_caller_does_not_read() -> None:
+async def test_nothing_is_written_while_the_client_does_not_read() -> None:
     async with on_wire(web_app()) as wire:
         wire.connection.pause_writing()
         wire.give(DOCUMENT_WANTED * 3)
@@ -116,7 +116,7 @@ async def test_a_stream_waits_while_its_reader_does_not_read() -> None:
         assert doing.told > 1
 
 
-async def test_of_ten_thousand_requests_in_one_piece_few_are_read_before_they_are_answered() -> None:
+async def test_of_ten_thousand_pipelined_requests_few_are_parsed_ahead() -> None:
     doing = Doing()
     asked = LATER_WANTED * 10_000
 
@@ -145,7 +145,7 @@ async def test_all_of_a_large_piece_is_answered_in_order() -> None:
     assert told[1::2] == [digest(b"%05d" % number) for number in range(1000)]
 
 
-async def test_a_body_that_nobody_reads_stops_the_reading() -> None:
+async def test_a_body_that_the_application_does_not_read_pauses_reading() -> None:
     reading = asyncio.Event()
     got: list[bytes] = []
 
@@ -170,10 +170,10 @@ async def test_a_body_that_nobody_reads_stops_the_reading() -> None:
 
     assert statuses(wire) == [200]
     assert sum(map(len, got)) == 300_000
-    assert max(map(len, got)) <= HIGH_WATER_LIMIT + PARSED_AT_ONCE, "what came behind that waited outside"
+    assert max(map(len, got)) <= HIGH_WATER_LIMIT + PARSED_AT_ONCE, "later bytes wait outside of the parser"
 
 
-async def test_garbage_behind_a_request_is_refused_when_that_was_answered() -> None:
+async def test_garbage_after_a_request_is_refused_once_the_request_is_answered() -> None:
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
@@ -189,14 +189,14 @@ async def test_garbage_behind_a_request_is_refused_when_that_was_answered() -> N
     assert answers(wire.written)[1][1][b"connection"] == b"close"
 
 
-async def test_what_follows_the_last_request_is_no_request() -> None:
+async def test_bytes_after_the_last_request_are_not_parsed() -> None:
     wire = await exchange(web_app(), b"GET /document HTTP/1.1\r\nConnection: close\r\n\r\n" + DOCUMENT_WANTED)
 
     assert statuses(wire) == [200]
     assert answers(wire.written)[0][1][b"connection"] == b"close"
 
 
-async def test_a_body_behind_an_upgrade_is_a_body_and_never_a_request() -> None:
+async def test_a_body_after_an_upgrade_header_is_never_parsed_as_a_request() -> None:
     body = DOCUMENT_WANTED
     asked = POST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
@@ -215,7 +215,7 @@ async def test_many_upgrades_in_one_piece_are_all_answered() -> None:
     assert statuses(wire) == [200] * 2000
 
 
-async def test_a_trailer_says_nothing_about_the_request() -> None:
+async def test_a_trailer_does_not_become_a_header() -> None:
     seen: list[tuple[bytes, bytes]] = []
 
     async def script(scope: Scope, receive: Receive, send: Send) -> None:
@@ -249,13 +249,13 @@ async def test_a_head_that_is_too_large_is_refused_however_it_comes(cut: int) ->
     assert statuses(wire) == [431]
 
 
-async def test_who_asks_first_is_told_to_go_on_when_the_body_is_wanted() -> None:
+async def test_a_client_that_expects_100_continue_gets_it_when_the_body_is_read() -> None:
     wire = await exchange(web_app(), POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n", b"{}")
 
     assert wire.written.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
 
-async def test_who_asks_first_and_gets_an_answer_must_come_again() -> None:
+async def test_an_answer_in_place_of_100_continue_closes_the_connection() -> None:
     asked = b"POST /nowhere HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 40\r\n\r\n"
 
     wire = await exchange(web_app(), asked, DOCUMENT_WANTED)
@@ -265,7 +265,7 @@ async def test_who_asks_first_and_gets_an_answer_must_come_again() -> None:
     assert wire.is_over
 
 
-async def test_an_answer_of_unknown_length_comes_in_chunks() -> None:
+async def test_an_answer_of_unknown_length_is_chunked() -> None:
     wire = await exchange(
         saying(start(), piece(b"one", more=True), piece(b"", more=True), piece(b"two")), DOCUMENT_WANTED
     )
@@ -274,7 +274,7 @@ async def test_an_answer_of_unknown_length_comes_in_chunks() -> None:
     assert not wire.transport.eof_written
 
 
-async def test_a_streamed_answer_to_head_is_its_head_alone() -> None:
+async def test_a_streamed_answer_to_head_has_no_body() -> None:
     answer = (start(200, [(b"x-kept", b"1")]), piece(b"one", more=True), piece(b"two"))
     asked = b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
     wire = await exchange(saying(*answer), asked, asked)
@@ -285,7 +285,7 @@ async def test_a_streamed_answer_to_head_is_its_head_alone() -> None:
 
 
 @pytest.mark.parametrize("headers", [[], [(b"content-length", b"6")]])
-async def test_to_who_speaks_1_0_the_end_of_the_connection_is_the_end_of_the_answer(
+async def test_an_http_1_0_answer_ends_with_the_connection(
     headers: list[tuple[bytes, bytes]],
 ) -> None:
     async with on_wire(saying(start(headers=headers), piece(b"one", more=True), piece(b"two"))) as wire:
@@ -297,7 +297,7 @@ async def test_to_who_speaks_1_0_the_end_of_the_connection_is_the_end_of_the_ans
 
 
 @pytest.mark.parametrize("size", [10, 70_000])
-async def test_whoever_has_the_body_notices_that_its_caller_leaves(size: int) -> None:
+async def test_a_request_whose_body_was_taken_notices_a_disconnect(size: int) -> None:
     left: list[str] = []
 
     async def script(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -319,8 +319,8 @@ async def test_whoever_has_the_body_notices_that_its_caller_leaves(size: int) ->
     assert left == ["left"]
 
 
-async def test_however_many_requests_come_ahead_few_wait_and_little_is_held() -> None:
-    """Each answer of uvicorn's resumes the reading, so that each would bring another ten thousand requests."""
+async def test_few_pipelined_requests_wait_and_little_is_buffered() -> None:
+    """uvicorn resumes reading with each answer, so each answer could bring another ten thousand requests."""
     asked = POST + b"Content-Length: 2\r\n\r\n{}"
 
     async with on_wire(web_app()) as wire:
@@ -337,7 +337,7 @@ async def test_however_many_requests_come_ahead_few_wait_and_little_is_held() ->
 
 
 @pytest.mark.parametrize("behind", [b"", DOCUMENT_WANTED, b"GET /docu"])
-async def test_a_websocket_is_not_begun_before_what_was_asked_is_answered(behind: bytes) -> None:
+async def test_a_websocket_does_not_begin_before_earlier_requests_are_answered(behind: bytes) -> None:
     """Its frames would be mixed with the answer."""
     doing = Doing()
     asked = b"GET /document HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"

@@ -1,4 +1,4 @@
-"""How a connection ends: callers who leave, applications that fail, time that is over, a server that stops."""
+"""How a connection ends: by the client, by a failed application, by a time limit, or by the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.server.on_wire import (
 
 
 @pytest.mark.parametrize("behind", [b"", DOCUMENT_WANTED, b"GET /docu"])
-async def test_a_caller_who_leaves_is_not_waited_for_whatever_it_sent_ahead(behind: bytes) -> None:
+async def test_a_client_that_disconnects_ends_the_wait_even_with_pipelined_requests(behind: bytes) -> None:
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
@@ -46,7 +46,7 @@ async def test_a_caller_who_leaves_is_not_waited_for_whatever_it_sent_ahead(behi
     "asked",
     [b"", DOCUMENT_WANTED, b"GET /docu", POST + b"Content-Length: 9\r\n\r\nhalf", LATER_WANTED],
 )
-async def test_who_stops_talking_has_left(asked: bytes) -> None:
+async def test_a_half_closed_connection_counts_as_disconnected(asked: bytes) -> None:
     async with on_wire(web_app()) as wire:
         wire.give(asked)
         await wire.settle()
@@ -54,7 +54,7 @@ async def test_who_stops_talking_has_left(asked: bytes) -> None:
         assert wire.transport.closed
 
 
-async def test_a_failure_is_told_to_a_head_without_a_body() -> None:
+async def test_a_failed_head_request_gets_an_answer_without_a_body() -> None:
     wire = await exchange(saying(), b"HEAD /document HTTP/1.1\r\n\r\n")
 
     head, _, body = wire.written.partition(b"\r\n\r\n")
@@ -62,7 +62,7 @@ async def test_a_failure_is_told_to_a_head_without_a_body() -> None:
     assert body == b""
 
 
-async def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() -> None:
+async def test_a_disconnect_within_a_body_is_reported_to_the_application() -> None:
     seen: list[str] = []
 
     async def script(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +82,7 @@ async def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() ->
         (piece(b"no head"),),
     ],
 )
-async def test_an_application_that_fails_before_it_answers_is_answered_for(
+async def test_an_application_that_fails_before_its_answer_causes_a_500(
     messages: tuple[dict[str, Any], ...],
 ) -> None:
     wire = await exchange(saying(*messages), DOCUMENT_WANTED)
@@ -91,7 +91,7 @@ async def test_an_application_that_fails_before_it_answers_is_answered_for(
 
 
 @pytest.mark.parametrize("header", [(b"x-split", b"a\r\nb: c"), (b"x split", b"a"), (b"x:", b"a"), (b"x", b"\0")])
-async def test_a_header_that_could_be_read_as_something_else_is_never_written(header: tuple[bytes, bytes]) -> None:
+async def test_an_invalid_header_is_never_written(header: tuple[bytes, bytes]) -> None:
     async with on_wire(saying(start(headers=[header]), piece(b""))) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
@@ -109,7 +109,7 @@ async def test_a_header_that_could_be_read_as_something_else_is_never_written(he
         (start(), start()),
     ],
 )
-async def test_an_answer_that_breaks_off_ends_the_connection(messages: tuple[dict[str, Any], ...]) -> None:
+async def test_an_incomplete_answer_closes_the_connection(messages: tuple[dict[str, Any], ...]) -> None:
     async with on_wire(saying(*messages)) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
@@ -118,7 +118,7 @@ async def test_an_answer_that_breaks_off_ends_the_connection(messages: tuple[dic
     assert not wire.written.endswith(b"0\r\n\r\n")
 
 
-async def test_an_application_that_fails_behind_its_answer_has_answered() -> None:
+async def test_an_application_that_fails_after_its_answer_has_answered() -> None:
     async def script(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send(start(headers=[(b"content-length", b"0")]))
         await send(piece(b""))
@@ -127,7 +127,7 @@ async def test_an_application_that_fails_behind_its_answer_has_answered() -> Non
     assert statuses(await exchange(ScriptedApp(script), DOCUMENT_WANTED)) == [200]
 
 
-async def test_after_a_body_that_is_too_large_the_rest_is_thrown_away_for_a_while() -> None:
+async def test_the_rest_of_a_body_that_is_too_large_is_discarded_for_a_while() -> None:
     async with on_wire(web_app(limits=HttpLimits(max_body_bytes=10))) as wire:
         wire.give(POST + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + b"x" * 64 + b"\r\n")
         await wire.settle()
@@ -145,7 +145,7 @@ async def test_after_a_body_that_is_too_large_the_rest_is_thrown_away_for_a_whil
     assert statuses(wire) == [413]
 
 
-async def test_stopping_ends_a_connection_that_rests_at_once() -> None:
+async def test_shutdown_closes_an_idle_connection_at_once() -> None:
     async with on_wire(web_app()) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
@@ -153,7 +153,7 @@ async def test_stopping_ends_a_connection_that_rests_at_once() -> None:
         assert wire.transport.closed
 
 
-async def test_stopping_lets_an_answer_come_to_its_end() -> None:
+async def test_shutdown_lets_a_running_answer_finish() -> None:
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
@@ -171,7 +171,7 @@ async def test_stopping_lets_an_answer_come_to_its_end() -> None:
     assert told == [(200, None), (200, b"close")]
 
 
-async def test_a_connection_that_rests_too_long_is_closed_without_a_word() -> None:
+async def test_a_connection_that_is_idle_for_too_long_is_closed_without_an_answer() -> None:
     async with on_wire(web_app(), keep_alive=5) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
@@ -184,11 +184,11 @@ async def test_a_connection_that_rests_too_long_is_closed_without_a_word() -> No
     assert statuses(wire) == [200]
 
 
-async def test_a_request_must_arrive_in_time_but_not_while_we_do_not_read() -> None:
+async def test_a_request_must_arrive_in_time_except_while_reading_is_paused() -> None:
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
-        # The last one is not whole, and cannot become so: two wait, so nothing is read.
+        # The last one stays incomplete: two requests wait, so nothing is read.
         wire.give(LATER_WANTED + DOCUMENT_WANTED + b"GET /doc")
         wire.give(b"ument HTTP/1.1\r\n\r\nGET /too-late")
         await wire.settle()
@@ -206,7 +206,7 @@ async def test_a_request_must_arrive_in_time_but_not_while_we_do_not_read() -> N
 
 
 @pytest.mark.parametrize("drip", [b"\r\n", b"", b"GET /doc", POST, POST + b"Content-Length: 9\r\n\r\nhalf"])
-async def test_what_never_becomes_a_request_is_refused_in_time(drip: bytes) -> None:
+async def test_an_incomplete_request_is_refused_after_the_time_limit(drip: bytes) -> None:
     async with on_wire(web_app(limits=HttpLimits(arrival_seconds=30))) as wire:
         if len(drip) > 2:
             wire.give(drip)
@@ -215,7 +215,7 @@ async def test_what_never_becomes_a_request_is_refused_in_time(drip: bytes) -> N
                 wire.give(drip)
             await wire.settle()
             wire.tick(second)
-            # A second later the connection may be gone.
+            # A second later the connection may be closed.
             assert wire.is_over is (second >= 30)
             if wire.is_over:
                 break
@@ -223,7 +223,7 @@ async def test_what_never_becomes_a_request_is_refused_in_time(drip: bytes) -> N
     assert statuses(wire) == [408]
 
 
-async def test_who_sends_one_request_after_the_other_is_never_too_late() -> None:
+async def test_a_client_that_keeps_sending_requests_never_times_out() -> None:
     async with on_wire(web_app()) as wire:
         for second in range(100):
             wire.give(DOCUMENT_WANTED)
@@ -233,7 +233,7 @@ async def test_who_sends_one_request_after_the_other_is_never_too_late() -> None
     assert statuses(wire) == [200] * 100
 
 
-async def test_a_request_that_is_answered_slowly_has_arrived() -> None:
+async def test_a_slow_answer_does_not_count_as_a_slow_request() -> None:
     doing = Doing()
 
     async with on_wire(web_app(doing)) as wire:
@@ -249,7 +249,7 @@ async def test_a_request_that_is_answered_slowly_has_arrived() -> None:
 
 
 @pytest.mark.parametrize("asked", [b"GET /stream HTTP/1.1\r\n\r\n", DOCUMENT_WANTED])
-async def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes) -> None:
+async def test_a_client_that_reads_nothing_is_disconnected(asked: bytes) -> None:
     async with on_wire(web_app()) as wire:
         wire.give(asked)
         await wire.settle()
@@ -259,12 +259,12 @@ async def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes) -> None:
         for second in range(3):
             wire.tick(second)
         wire.tick(2 + STALLED_SECONDS - 1)
-        assert not wire.transport.aborted, "it had read some of it then"
+        assert not wire.transport.aborted, "it had read some of its answer by then"
         wire.tick(2 + STALLED_SECONDS)
         assert wire.transport.aborted
 
 
-async def test_whoever_reads_again_is_not_hung_up_on() -> None:
+async def test_a_client_that_resumes_reading_stays_connected() -> None:
     async with on_wire(web_app()) as wire:
         wire.give(DOCUMENT_WANTED + b"GET /stream HTTP/1.1\r\n\r\n")
         await wire.settle()
@@ -274,7 +274,7 @@ async def test_whoever_reads_again_is_not_hung_up_on() -> None:
         assert not wire.transport.aborted
 
 
-async def test_whoever_reads_nothing_of_the_end_is_hung_up_on_sooner() -> None:
+async def test_a_client_that_reads_nothing_while_closing_is_disconnected_sooner() -> None:
     async with on_wire(web_app()) as wire:
         wire.transport.unsent = [3, 2, 1]
         wire.connection.shutdown()
@@ -287,7 +287,7 @@ async def test_whoever_reads_nothing_of_the_end_is_hung_up_on_sooner() -> None:
 
 
 @pytest.mark.parametrize("asked", [b"", DOCUMENT_WANTED, LATER_WANTED, DOCUMENT_WANTED + LATER_WANTED, b"GET /la"])
-def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: bytes) -> None:
+def test_a_closed_connection_is_freed_without_the_garbage_collector(asked: bytes) -> None:
     async def play() -> weakref.ref[Any]:
         wire = Wire(web_app(Doing()))
         gone = weakref.ref(wire.connection)
@@ -297,7 +297,7 @@ def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: byt
         await wire.leave()
         await wire.until(lambda: not wire.server.tasks)
         wire.close()
-        # As the loop's own transports let go of it.
+        # As the loop's own transports drop it.
         wire.transport.connection = None
         asyncio.get_running_loop().set_exception_handler(None)
         return gone

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0: what is a call, who takes it, and how every answer carries the id."""
+"""JSON-RPC 2.0: valid calls, the dialect of each, and the id in every answer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ask(body: object, version: str = "") -> AnyCall | WireAnswer:
 
 
 def fault(body: object, version: str = "") -> dict[str, Any]:
-    """The fault that a body is answered with."""
+    """Returns the error that answers a body."""
     answer = ask(body, version)
     assert isinstance(answer, WireAnswer)
     assert answer.status == 200
@@ -99,7 +99,7 @@ def test_the_result_carries_the_id_of_the_call(call_id: object) -> None:
     assert json.loads(asked.encode_error(TaskNotFound("t")).body)["id"] == call_id
 
 
-def test_a_call_without_an_id_is_answered_with_none() -> None:
+def test_a_call_without_an_id_gets_an_answer_with_a_null_id() -> None:
     asked = ask({"jsonrpc": "2.0", "method": "NewGet", "params": {"id": "t"}})
 
     assert isinstance(asked, Call)
@@ -114,7 +114,7 @@ def test_every_event_of_a_stream_carries_the_id() -> None:
     assert asked.encode(Update(0, None, a_task())) is None
 
 
-def test_the_method_tells_the_dialect() -> None:
+def test_the_method_determines_the_dialect() -> None:
     old = ask(call("old/Get", params={"id": "t"}))
 
     assert isinstance(old, Call)
@@ -132,14 +132,14 @@ def test_a_demanded_dialect_has_only_its_own_methods() -> None:
     assert fault(call("NewGet"), "old")["dialect"] == "old"
 
 
-def test_a_version_that_is_not_spoken_is_refused_with_the_id() -> None:
+def test_an_unsupported_version_is_refused_with_the_id() -> None:
     told = fault(call("NewGet", "seven"), "9")
 
     assert (told["id"], told["code"], told["dialect"]) == ("seven", "version_not_supported", "new")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nonsense", b'{"jsonrpc": "2.0", "method": "\xff"}'])
-def test_what_is_no_json_is_a_parse_error_without_an_id(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error_without_an_id(body: bytes) -> None:
     told = fault(body)
 
     assert (told["id"], told["code"]) == (None, "malformed_json")
@@ -160,27 +160,27 @@ def test_what_is_no_json_is_a_parse_error_without_an_id(body: bytes) -> None:
         (call("NewGet", {"a": 1}), None),
     ],
 )
-def test_json_that_is_no_call_is_an_invalid_request_with_its_id_if_it_has_one(body: object, call_id: object) -> None:
+def test_json_that_is_not_a_call_is_an_invalid_request_with_its_id_if_it_has_one(body: object, call_id: object) -> None:
     told = fault(body)
 
     assert (told["id"], told["code"]) == (call_id, "malformed_call")
 
 
-def test_batches_say_so() -> None:
+def test_a_batch_is_refused_as_such() -> None:
     assert fault([call("NewGet")])["message"] == "batches are not taken"
 
 
-def test_a_bottomless_body_is_refused() -> None:
+def test_a_body_that_is_nested_too_deep_is_refused() -> None:
     assert fault(b'{"jsonrpc": "2.0", "params":' + b"[" * 100_000)["code"] == "malformed_call"
 
 
-def test_unknown_methods_are_told_by_the_first_dialect() -> None:
+def test_the_first_dialect_encodes_the_error_of_an_unknown_method() -> None:
     told = fault(call("nothing/here"))
 
     assert (told["dialect"], told["code"]) == ("new", "route_not_found")
 
 
-def test_params_that_are_wrong_are_told_with_the_id() -> None:
+def test_the_error_of_invalid_params_has_the_id() -> None:
     assert fault(call("NewGet", 5)) == {
         "id": 5,
         "dialect": "new",
@@ -189,7 +189,7 @@ def test_params_that_are_wrong_are_told_with_the_id() -> None:
     }
 
 
-def test_callers_who_expect_a_stream_get_their_error_as_one() -> None:
+def test_a_streaming_method_reports_its_error_as_an_event() -> None:
     wrong = ask(call("old/Follow", 5))
     assert isinstance(wrong, WireAnswer)
     assert wrong.media_type == b"text/event-stream"
@@ -203,7 +203,7 @@ def test_callers_who_expect_a_stream_get_their_error_as_one() -> None:
     assert refused.body.endswith(b"\n\n")
 
 
-def test_errors_outside_of_any_call_have_no_id() -> None:
+def test_errors_before_the_call_is_read_have_no_id() -> None:
     answer = DIALECT.encode_error(InternalFailure())
 
     assert (answer.status, json.loads(answer.body)["id"]) == (200, None)

@@ -25,7 +25,7 @@ async def ask(exchange: Exchange) -> Exchange:
     return exchange
 
 
-async def test_an_answer_is_readable_for_the_page_that_asked() -> None:
+async def test_a_page_of_an_allowed_origin_can_read_the_answer() -> None:
     answer = await ask(Exchange("GET", CARD, origin=APP))
 
     assert answer.status == 200
@@ -36,14 +36,14 @@ async def test_an_answer_is_readable_for_the_page_that_asked() -> None:
     assert answer.json["name"]
 
 
-async def test_an_error_is_readable_too() -> None:
+async def test_a_page_of_an_allowed_origin_can_read_an_error() -> None:
     answer = await ask(Exchange("GET", "/nowhere", origin=APP))
 
     assert answer.status == 404
     assert answer.headers[b"access-control-allow-origin"] == APP.encode()
 
 
-async def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
+async def test_the_shortcut_of_our_own_server_does_not_bypass_the_middleware() -> None:
     app = CorsApp(web_app(), [APP])
     wire = await exchange(app, b"GET /document HTTP/1.1\r\nOrigin: %b\r\n\r\n" % APP.encode(), DOCUMENT_WANTED)
 
@@ -54,7 +54,7 @@ async def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
-async def test_an_answer_to_anybody_else_is_as_it_was(origin: str) -> None:
+async def test_other_answers_are_unchanged(origin: str) -> None:
     answer = await ask(Exchange("GET", CARD, origin=origin) if origin else Exchange("GET", CARD))
 
     assert not [name for name in answer.headers if name.startswith(b"access-control")]
@@ -69,7 +69,7 @@ async def test_a_preflight_is_answered_without_credentials() -> None:
     assert answer.body == b""
 
 
-async def test_a_preflight_of_another_page_gets_nothing() -> None:
+async def test_a_preflight_of_another_origin_is_passed_on() -> None:
     answer = await ask(
         Exchange("OPTIONS", "/tasks/send", origin="https://evil.example", access_control_request_method="POST")
     )
@@ -78,7 +78,7 @@ async def test_a_preflight_of_another_page_gets_nothing() -> None:
     assert b"access-control-allow-origin" not in answer.headers
 
 
-async def test_a_websocket_is_left_to_the_gate() -> None:
+async def test_a_websocket_is_passed_on_unchanged() -> None:
     sent: list[object] = []
     scope: Scope = {"type": "websocket", "path": "/x", "query_string": b"", "headers": [(b"origin", APP.encode())]}
 
@@ -95,13 +95,13 @@ async def test_a_websocket_is_left_to_the_gate() -> None:
 
 
 class Inner:
-    """An application that only remembers that it was closed."""
+    """An application that only records that it was closed."""
 
     limits = HttpLimits(max_body_bytes=5)
     closed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("nobody asks")
+        raise AssertionError("this must not be called")
 
     def close(self) -> None:
         self.closed = True
@@ -110,7 +110,7 @@ class Inner:
         return WireAnswer(403, error.code.encode())
 
 
-def test_the_server_finds_in_it_what_it_needs() -> None:
+def test_the_middleware_forwards_limits_close_and_refusals() -> None:
     inner = Inner()
     wrapped = CorsApp(inner, [APP])
 

@@ -22,7 +22,7 @@ def test_the_hosts_of_an_address(url: str, hosts: set[str]) -> None:
     assert hosts_of(url) == hosts
 
 
-def test_a_host_is_named_once_and_is_ours() -> None:
+def test_the_host_header_must_name_this_server_once() -> None:
     names = WebNames(["gw.example"])
 
     names.check_host([(b"host", b"GW.example")])
@@ -31,7 +31,7 @@ def test_a_host_is_named_once_and_is_ours() -> None:
             names.check_host(headers)
 
 
-def test_a_gateway_that_does_not_know_its_name_answers_to_any() -> None:
+def test_a_gateway_without_known_names_accepts_any_host() -> None:
     names = WebNames(None)
 
     names.check_host([(b"host", b"whatever")])
@@ -42,7 +42,7 @@ def test_a_gateway_that_does_not_know_its_name_answers_to_any() -> None:
         names.check_origin([(b"origin", b"null")])
 
 
-def test_pages_of_our_own_and_of_the_list_may_ask() -> None:
+def test_own_pages_and_listed_origins_are_accepted() -> None:
     names = WebNames(["gw.example"], origins=["https://App.example"])
 
     for origin in (b"https://gw.example", b"http://gw.example", b"https://app.example"):

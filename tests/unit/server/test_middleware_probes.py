@@ -19,12 +19,12 @@ from tests.fakes.clock import FakeClock
 from tests.unit.server.exchange import Exchange, FixedService
 
 
-def nobody(_scope: Scope) -> Caller:
+def admit_no_caller(_scope: Scope) -> Caller:
     raise Unauthenticated("this needs credentials")
 
 
 class Store:
-    """Can be read, unless something is wrong with it."""
+    """A store that can be read, unless `wrong` is set."""
 
     def __init__(self) -> None:
         self.wrong: BaseException | None = None
@@ -40,7 +40,7 @@ class Store:
 def probed(check: Callable[[], Awaitable[object]], clock: FakeClock) -> ProbedApp:
     route = DocumentRoute(method="GET", path="/x", answer=lambda _: WireAnswer(200, b"x"))
     served = Dialect(name="x", routes=(route,), encode_error=encode_error)
-    app = HttpApp(FixedService(None), [served], admit=nobody)
+    app = HttpApp(FixedService(None), [served], admit=admit_no_caller)
     return ProbedApp(app, check, clock.monotonic)
 
 
@@ -51,7 +51,7 @@ async def status(app: ProbedApp, path: str, method: str = "GET") -> int:
     return exchange.status
 
 
-async def test_whoever_asks_is_told_and_all_else_needs_credentials() -> None:
+async def test_probes_need_no_credentials_and_everything_else_does() -> None:
     app = probed(Store().read, FakeClock())
     for path in ("/healthz", "/readyz"):
         assert await status(app, path) == 200
@@ -60,7 +60,7 @@ async def test_whoever_asks_is_told_and_all_else_needs_credentials() -> None:
     assert await status(app, "/x") == 401
 
 
-async def test_without_its_store_it_lives_but_is_not_ready() -> None:
+async def test_without_its_store_a_server_is_healthy_but_not_ready() -> None:
     store, clock = Store(), FakeClock()
     app = probed(store.read, clock)
     store.wrong = StoreFailed("the disk is full")
@@ -71,7 +71,7 @@ async def test_without_its_store_it_lives_but_is_not_ready() -> None:
     assert await status(app, "/readyz") == 200
 
 
-async def test_many_questions_are_one_for_the_store() -> None:
+async def test_many_probes_check_the_store_once() -> None:
     store = Store()
     app = probed(store.read, FakeClock())
     for _ in range(5):
@@ -79,7 +79,7 @@ async def test_many_questions_are_one_for_the_store() -> None:
     assert store.asked == 1
 
 
-async def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_does_not_answer_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "CHECK_SECONDS", 0.01)
 
     async def never() -> None:
@@ -88,7 +88,7 @@ async def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytes
     assert await status(probed(never, FakeClock()), "/readyz") == 503
 
 
-async def test_one_that_ends_is_not_ready() -> None:
+async def test_a_server_that_ends_is_not_ready() -> None:
     app = probed(Store().read, FakeClock())
     assert await status(app, "/readyz") == 200
     app.close()

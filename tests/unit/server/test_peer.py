@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from synapse.server import peer
-from synapse.server.peer import Place, ask_kernel, owner_of, read_table
+from synapse.server.peer import SocketAddress, ask_kernel, owner_of, read_table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 
-Look = Callable[[Place, Place], int | None]
+Look = Callable[[SocketAddress, SocketAddress], int | None]
 
 THEIRS, OURS = ("127.0.0.1", 40001), ("127.0.0.1", 8100)
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -50,7 +50,7 @@ def write(proc: Path, name: str, *rows: str) -> None:
         ("tcp", row("0100007F:1FA4 0100007F:9C41"), None),
     ],
 )
-def test_only_their_row_counts_and_only_if_it_is_established_with_an_inode(
+def test_only_the_peers_row_counts_if_it_is_established_and_has_an_inode(
     proc: Path, name: str, line: str, owner: int | None
 ) -> None:
     write(proc, name, line)
@@ -58,7 +58,7 @@ def test_only_their_row_counts_and_only_if_it_is_established_with_an_inode(
     assert read_table(THEIRS, OURS, proc) == owner
 
 
-def test_no_table_is_no_answer(proc: Path) -> None:
+def test_without_a_table_the_owner_is_unknown(proc: Path) -> None:
     assert read_table(THEIRS, OURS, proc) is None
 
 
@@ -71,17 +71,17 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield client, server
 
 
-def places(server: socket.socket) -> tuple[Place, Place]:
+def places(server: socket.socket) -> tuple[SocketAddress, SocketAddress]:
     return server.getpeername(), server.getsockname()
 
 
 @pytest.mark.parametrize("look", [ask_kernel, read_table, owner_of])
-def test_a_living_connection_is_ours(connection: tuple[socket.socket, socket.socket], look: Look) -> None:
+def test_an_open_connection_belongs_to_this_user(connection: tuple[socket.socket, socket.socket], look: Look) -> None:
     assert look(*places(connection[1])) == os.getuid()
 
 
 @pytest.mark.parametrize("look", [ask_kernel, read_table])
-def test_a_closed_one_is_nobody_s(connection: tuple[socket.socket, socket.socket], look: Look) -> None:
+def test_a_closed_connection_has_no_known_owner(connection: tuple[socket.socket, socket.socket], look: Look) -> None:
     client, server = connection
     theirs, ours = places(server)
     client.close()
@@ -98,10 +98,10 @@ def test_a_program_that_speaks_ipv6_to_an_ipv4_address_is_found() -> None:
             assert read_table(*places(server)) == os.getuid()
 
 
-def test_without_socket_diagnosis_the_table_is_read(
+def test_without_sock_diag_the_table_is_read(
     connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_built_in(_theirs: Place, _ours: Place) -> int | None:
+    def not_built_in(_theirs: SocketAddress, _ours: SocketAddress) -> int | None:
         raise OSError("not supported")
 
     monkeypatch.setattr(peer, "ask_kernel", not_built_in)

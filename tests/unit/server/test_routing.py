@@ -1,4 +1,4 @@
-"""A path finds its route, and only its own."""
+"""RouteTable finds the route of a path."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_another_path_is_not_found_and_the_error_says_what_to_do(path: bytes) ->
         ("OPTIONS", b"/tasks", ["GET"]),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(method: str, path: bytes, allowed: list[str]) -> None:
+def test_a_wrong_method_is_refused_with_the_allowed_ones(method: str, path: bytes, allowed: list[str]) -> None:
     with pytest.raises(MethodNotAllowed) as caught:
         TABLE.match(method, path)
 
@@ -144,12 +144,12 @@ def test_dialects_that_share_a_path_are_all_found_each_with_its_own_names() -> N
         ("GET", "/tasks/a%3Acancel", "/tasks/{id}", "a:cancel"),
     ],
 )
-def test_a_verb_behind_a_colon_is_no_part_of_the_id_where_a_route_has_it(
+def test_a_verb_after_a_colon_is_not_part_of_the_id_where_a_route_has_it(
     method: str, path: str, place: str, task_id: str
 ) -> None:
     assert found(TABLE.match(method, path.encode())) == (place, {"id": task_id})
 
 
-def test_a_verb_without_an_id_is_nothing() -> None:
+def test_a_verb_without_an_id_is_not_found() -> None:
     with pytest.raises(RouteNotFound):
         TABLE.match("POST", b"/tasks/:cancel")

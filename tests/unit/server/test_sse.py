@@ -11,8 +11,10 @@ import pytest
 from synapse.core.errors import FeedLagged, TaskNotFound
 from synapse.core.events import StateChanged, Update
 from synapse.core.task import TaskState
+from synapse.dialects.dialect import WireEvent
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
+from synapse.server.sse import event_bytes
 from tests.unit.dialects.synapse.samples import CREATED, a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
 from tests.unit.server.test_app import DIALECT
@@ -55,7 +57,11 @@ async def test_each_update_is_one_event_and_the_end_of_the_feed_ends_the_stream(
     assert service.feed_closed
 
 
-async def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
+def test_an_event_that_no_reader_resumes_after_has_no_id() -> None:
+    assert event_bytes(WireEvent("", "status", b"{}")) == b"event: status\ndata: {}\n\n"
+
+
+async def test_a_stream_has_the_headers_of_an_uncached_event_stream() -> None:
     exchange = subscription()
 
     await exchange.run(stream_app(feed_of(None)))
@@ -68,7 +74,7 @@ async def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
     }
 
 
-async def test_a_reader_that_leaves_closes_its_subscription() -> None:
+async def test_a_reader_that_disconnects_closes_its_subscription() -> None:
     async def follow_and_leave() -> FixedService:
         service = feed_of(SNAPSHOT)
         exchange = subscription()
@@ -81,7 +87,7 @@ async def test_a_reader_that_leaves_closes_its_subscription() -> None:
     assert (await follow_and_leave()).feed_closed
 
 
-async def test_a_server_that_stops_ends_its_streams_in_order() -> None:
+async def test_a_server_that_stops_ends_its_streams_with_an_error() -> None:
     service = feed_of(SNAPSHOT)
     exchange = subscription()
     app = stream_app(service)
@@ -101,7 +107,7 @@ async def test_a_server_that_stops_ends_its_streams_in_order() -> None:
     assert "Last-Event-ID" in told["hint"]
 
 
-async def test_a_stream_that_has_told_everything_does_not_end_with_an_error() -> None:
+async def test_a_complete_stream_does_not_end_with_an_error() -> None:
     async def follow_to_the_end() -> Exchange:
         service = feed_of(SNAPSHOT, DONE, None)
         exchange = subscription()
@@ -127,7 +133,7 @@ async def test_a_cancelled_stream_closes_its_subscription() -> None:
     assert (await follow_and_cancel()).feed_closed
 
 
-async def test_a_quiet_stream_says_that_it_is_alive() -> None:
+async def test_an_idle_stream_sends_keep_alive_comments() -> None:
     async def follow_quietly() -> Exchange:
         exchange = subscription()
         running = asyncio.ensure_future(exchange.run(stream_app(feed_of(SNAPSHOT), keep_alive=0.01)))
@@ -139,7 +145,7 @@ async def test_a_quiet_stream_says_that_it_is_alive() -> None:
     assert (await follow_quietly()).body.startswith(b"id: 7\n")
 
 
-async def test_a_reader_that_takes_nothing_costs_one_sign_of_life_and_can_still_leave() -> None:
+async def test_a_reader_that_reads_nothing_gets_one_keep_alive_and_can_still_disconnect() -> None:
     service = feed_of(SNAPSHOT)
     exchange = subscription()
     exchange.take_nothing()
@@ -156,7 +162,7 @@ async def test_a_reader_that_takes_nothing_costs_one_sign_of_life_and_can_still_
     assert waiting == 2
 
 
-async def test_a_subscription_is_closed_also_when_it_ends_while_something_is_being_sent() -> None:
+async def test_a_subscription_is_closed_also_if_it_ends_during_a_send() -> None:
     async def cancel_while_sending() -> bool:
         service = feed_of(SNAPSHOT)
         exchange = subscription()
@@ -171,7 +177,7 @@ async def test_a_subscription_is_closed_also_when_it_ends_while_something_is_bei
     assert await cancel_while_sending()
 
 
-async def test_a_task_that_is_not_there_is_an_answer_and_no_stream() -> None:
+async def test_a_missing_task_is_answered_without_a_stream() -> None:
     exchange = subscription()
 
     await exchange.run(stream_app(FixedService(TaskNotFound("550e8400"))))
@@ -179,7 +185,7 @@ async def test_a_task_that_is_not_there_is_an_answer_and_no_stream() -> None:
     assert (exchange.status, exchange.code) == (404, "task_not_found")
 
 
-async def test_a_reader_that_fell_behind_is_told_where_to_resume() -> None:
+async def test_a_reader_that_fell_behind_learns_where_to_resume() -> None:
     exchange = subscription()
 
     await exchange.run(stream_app(feed_of(SNAPSHOT, FeedLagged(7))))
@@ -193,7 +199,7 @@ async def test_a_reader_that_fell_behind_is_told_where_to_resume() -> None:
     }
 
 
-async def test_a_defect_in_the_feed_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_the_feed_is_logged_and_the_reader_gets_no_details(caplog: pytest.LogCaptureFixture) -> None:
     exchange = subscription()
 
     with caplog.at_level(logging.ERROR):

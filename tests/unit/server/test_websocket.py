@@ -21,7 +21,7 @@ OVER_TCP = Caller()
 
 
 class Call:
-    """One attempt to open a WebSocket; `frames` come in after the handshake, then the other side leaves."""
+    """One attempt to open a WebSocket; `frames` arrive after the handshake, then the peer disconnects."""
 
     def __init__(self, path: str = "/attach", *frames: bytes | str, query: bytes = b"") -> None:
         self.scope: Scope = {"type": "websocket", "path": path, "query_string": query, "headers": []}
@@ -60,10 +60,10 @@ async def echo(channel: WebSocketChannel, _caller: Caller) -> None:
 
 
 async def never(_channel: WebSocketChannel, _caller: Caller) -> None:
-    raise AssertionError("nobody gets here")
+    raise AssertionError("this must not be called")
 
 
-async def test_bytes_and_text_go_both_ways_until_the_other_side_leaves() -> None:
+async def test_bytes_and_text_go_both_ways_until_the_peer_closes() -> None:
     call = await Call("/attach", b"\x1b[A", '{"type": "resize"}').run(echo)
 
     assert call.sent == [
@@ -90,11 +90,11 @@ async def test_another_path_is_not_found() -> None:
     assert (await Call("/other").run(never)).refusal == (404, "route_not_found")
 
 
-async def test_it_is_served_on_the_unix_socket_only() -> None:
+async def test_a_websocket_is_served_on_the_unix_socket_only() -> None:
     assert (await Call().run(never, OVER_TCP)).refusal == (403, "access_denied")
 
 
-async def test_a_handler_refuses_before_the_handshake_by_an_error() -> None:
+async def test_an_error_before_the_handshake_refuses_the_websocket() -> None:
     async def persons_only(_channel: WebSocketChannel, _caller: Caller) -> None:
         raise PersonRequired
 
@@ -109,7 +109,7 @@ async def test_an_error_after_the_handshake_closes_with_its_code() -> None:
     assert (await Call().run(regret)).sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "access_denied"}
 
 
-async def test_a_defect_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_logged_and_the_caller_gets_no_details(caplog: pytest.LogCaptureFixture) -> None:
     async def defect(_channel: WebSocketChannel, _caller: Caller) -> None:
         raise ZeroDivisionError("secret")
 
@@ -120,7 +120,7 @@ async def test_a_defect_is_logged_and_told_without_detail(caplog: pytest.LogCapt
     assert [record.message for record in caplog.records] == ["websocket_failed"]
 
 
-async def test_sending_to_somebody_who_left_ends_the_handler_quietly(caplog: pytest.LogCaptureFixture) -> None:
+async def test_sending_to_a_closed_websocket_ends_the_handler_quietly(caplog: pytest.LogCaptureFixture) -> None:
     call = Call()
 
     async def talk(channel: WebSocketChannel, _caller: Caller) -> None:
@@ -136,7 +136,7 @@ async def test_sending_to_somebody_who_left_ends_the_handler_quietly(caplog: pyt
     assert caplog.records == []
 
 
-async def test_closing_is_no_error_when_the_other_side_was_first() -> None:
+async def test_closing_is_no_error_when_the_peer_has_closed_first() -> None:
     call = Call()
 
     async def close(channel: WebSocketChannel, _caller: Caller) -> None:
@@ -147,7 +147,7 @@ async def test_closing_is_no_error_when_the_other_side_was_first() -> None:
     assert (await call.run(close)).sent == [{"type": "websocket.accept"}]
 
 
-async def test_nothing_comes_after_the_end() -> None:
+async def test_nothing_is_received_after_the_end() -> None:
     ends: list[object] = []
 
     async def read_on(channel: WebSocketChannel, _caller: Caller) -> None:

@@ -1,4 +1,4 @@
-"""A WebSocket that is refused, whatever comes behind its handshake."""
+"""A WebSocket that is refused, with any bytes after its handshake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDSHAKE = (
 
 
 @pytest.mark.parametrize("behind", [b"", b"\xff" * 40, b"GET / HTTP/1.1\r\n\r\n"])
-async def test_a_refusal_is_no_failure_of_ours(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_websocket_is_not_logged_as_a_failure(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
     config = uvicorn.Config(
         web_app(), http=HttpProtocol, ws="none", interface="asgi3", proxy_headers=False, log_config=None
     )

@@ -14,7 +14,7 @@ from tests.unit.store.stories import AnyStore
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AnyStore]:
-    """Return each implementation in turn."""
+    """Returns each implementation in turn."""
     opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()

@@ -1,9 +1,9 @@
-"""Migrates stores and is killed on the way; see test_migration.py.
+"""Migrates stores in processes that are killed on the way; see test_migration.py.
 
     python killed_migration.py OLD FOLDER
 
-For N = 1, 2, … a copy of OLD is made in FOLDER/N, and whoever migrates it is killed before its Nth statement, until
-somebody came to the end.
+For N = 1, 2, … it copies OLD to FOLDER/N and migrates the copy in a process that is killed before its Nth statement,
+until one process finishes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_STATEMENTS = 500
 
 
 def killed(path: Path, number: int) -> bool:
-    """Whether a process that migrates was killed. This one has one thread, so it can be doubled."""
+    """Migrates in a forked process, and returns whether that was killed. Forking is safe: there is one thread."""
     child = os.fork()
     if child == 0:
         migrate(path, number)

@@ -14,7 +14,7 @@ AnyStore = MemoryStore | LeasedStore
 
 
 async def keep(store: AnyStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:
-    """Append events that follow those of `before`."""
+    """Appends events that follow those of `before`."""
     task = replay([*before, *events])
     await store.append(task, events, digest=digest)
     return task

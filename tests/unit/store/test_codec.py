@@ -21,7 +21,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(VALUES)
-def test_a_value_comes_back_as_it_was(value: Any) -> None:
+def test_a_value_is_read_as_it_was_written(value: Any) -> None:
     text = to_json(value)
 
     assert from_json(text) == value
@@ -38,7 +38,7 @@ def test_not_a_number_stays_none() -> None:
     assert math.isnan(from_json(to_json([math.nan]))[0])
 
 
-def test_other_letters_take_no_more_room_than_they_need() -> None:
+def test_other_letters_are_not_escaped() -> None:
     assert to_json("日本語") == '"日本語"'
 
 

@@ -23,7 +23,7 @@ ENDLESS = 3600.0
 
 @pytest.fixture
 def bell(tmp_path: Path) -> Path:
-    """A lock file that rings."""
+    """Returns a lock file that listeners can watch."""
     file = tmp_path / "store.db.lock"
     rung(file, doorbell.prepare, os.O_CREAT)
     return file
@@ -64,7 +64,7 @@ async def test_a_ring_before_the_wait_is_not_lost(bell: Path, monkeypatch: pytes
 
 
 def make_anew(bell: Path) -> None:
-    """Put another file in its place, and delete it then."""
+    """Replaces the file with another one, then deletes the other."""
     new, old = bell.with_suffix(".new"), bell.with_suffix(".old")
     new.write_bytes(b"\n")
     bell.rename(old)
@@ -73,7 +73,7 @@ def make_anew(bell: Path) -> None:
 
 
 @on_linux
-async def test_a_lock_file_that_is_made_anew_is_heard(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recreated_lock_file_is_heard(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell, "QUIET_SECONDS", ENDLESS)
 
     async with asyncio.timeout(20):
@@ -86,7 +86,7 @@ async def test_a_lock_file_that_is_made_anew_is_heard(bell: Path, monkeypatch: p
         listener.close()
 
 
-async def test_without_a_bell_it_is_time_to_look_often(tmp_path: Path) -> None:
+async def test_without_rings_a_listener_polls(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         listener = Listener(tmp_path / "missing")
         assert not listener.hears
@@ -96,7 +96,7 @@ async def test_without_a_bell_it_is_time_to_look_often(tmp_path: Path) -> None:
 
 
 def no_ring(_lock_file: int) -> None:
-    """As when the writer is killed behind its commit."""
+    """Does nothing, as if the writer was killed after its commit."""
 
 
 @on_linux
@@ -104,7 +104,7 @@ def no_ring(_lock_file: int) -> None:
 async def test_an_append_of_another_connection_wakes_the_listener(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_heard: bool
 ) -> None:
-    # What is not heard is found by looking: no writer can make a listener miss anything.
+    # A lost ring is found by polling: no writer can make a listener miss an event.
     if is_heard:
         monkeypatch.setattr(doorbell, "QUIET_SECONDS", ENDLESS)
     else:
@@ -122,7 +122,7 @@ async def test_an_append_of_another_connection_wakes_the_listener(
         await writer.close()
 
 
-async def test_a_store_of_an_earlier_version_gets_a_bell(tmp_path: Path) -> None:
+async def test_a_store_of_an_earlier_version_gets_a_doorbell(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     lock_path(path).touch(mode=0o600)
 

@@ -40,14 +40,14 @@ def mode(path: Path) -> int:
 
 
 async def refusal(path: Path) -> SynapseError:
-    """What `open` says about the file."""
+    """Returns the error of opening the file."""
     with pytest.raises(SynapseError) as refused:
         await LeasedStore.open(path, lock_timeout=0.3)
     return refused.value
 
 
 async def make(path: Path, *statements: str) -> None:
-    """Make a store with one finished and one open task, then tamper with it."""
+    """Makes a store with one finished and one open task, then tampers with it."""
     async with asyncio.timeout(20):
         store = await LeasedStore.open(path)
         finished: list[TaskEvent] = [opened(), moved(TaskState.COMPLETED)]
@@ -83,7 +83,7 @@ async def test_a_store_that_others_could_read_is_made_private(tmp_path: Path) ->
     await make(path)
 
     assert mode(path) == 0o600
-    assert mode(tmp_path) == 0o755, "a folder that was there before is not ours to change"
+    assert mode(tmp_path) == 0o755, "an existing folder is not changed"
 
 
 async def test_a_reopened_store_has_everything_that_was_written(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ async def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None
 
 
 async def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[int]:
-    """Write the log in appends that end at these versions; return the versions that were kept as a whole."""
+    """Writes the log in appends that end at these versions; returns the versions with a snapshot."""
     kept: list[int] = []
 
     async with asyncio.timeout(20):
@@ -355,6 +355,6 @@ def test_a_local_file_system_is_accepted(folder: str) -> None:
     refuse_network(Path(folder), MOUNTS)
 
 
-def test_where_mounts_are_not_known_nothing_is_refused() -> None:
+def test_without_a_list_of_mounts_no_folder_is_refused() -> None:
     refuse_network(Path("/mnt/share"), "")
     refuse_network(Path("/mnt/share"), "nonsense\n1 2 3\n")

@@ -82,7 +82,7 @@ PUT_BACK: list[Damage] = [delete_all, delete_database, delete_folder, delete_log
 
 @asynccontextmanager
 async def a_store(path: Path) -> AsyncGenerator[LeasedStore]:
-    """Open a store that has one task in it, and whose database holds all its tables."""
+    """Opens a store that has one task in it, and whose database file holds all its tables."""
     async with asyncio.timeout(20):
         store = await LeasedStore.open(path)
         with closing(sqlite3.connect(path)) as other:
@@ -248,7 +248,7 @@ async def test_only_a_deleted_store_recovers_by_itself(path: Path, damage: Damag
         assert store.fault()
 
 
-async def test_a_store_that_nothing_happened_to_has_nothing_to_recover(path: Path) -> None:
+async def test_an_undamaged_store_has_nothing_to_recover(path: Path) -> None:
     async with a_store(path) as store:
         assert await store.recover()
         await append(store, 2)

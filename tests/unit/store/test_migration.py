@@ -51,7 +51,7 @@ HIDDEN: Final[Sequence[TaskEvent]] = (
     moved(TaskState.FAILED, numbered(4), at=8, reason="expired"),
     hidden(numbered(4), at=9),
 )
-# Seqs 1, 2, 15 and 16 were those of tasks that have been pruned.
+# Seqs 1, 2, 15 and 16 belonged to tasks that have been pruned.
 LOG: Final = (*DONE[:2], *QUEUED, *GOING_ON[:2], *DONE[2:], *GOING_ON[2:], *HIDDEN)
 LAST_SEQ: Final = 16
 KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
@@ -59,7 +59,7 @@ KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the old store lies."""
+    """Returns the path of the old store."""
     file = tmp_path / "store.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -79,7 +79,7 @@ async def look(path: Path) -> AsyncGenerator[LeasedStore]:
 
 
 async def compare(store: LeasedStore) -> None:
-    """Check that every event, seq and task is what it was."""
+    """Checks that every event, seq and task is unchanged."""
     recorded = await store.read_after(0)
     assert [one.event for one in recorded] == list(LOG)
     assert [one.seq for one in recorded] == list(range(3, 15))
@@ -88,7 +88,7 @@ async def compare(store: LeasedStore) -> None:
         assert [one.event for one in await store.read_after(0, task_id=log[0].task_id)] == list(log)
 
 
-async def test_every_event_and_task_comes_through_a_migration(path: Path) -> None:
+async def test_every_event_and_task_survives_a_migration(path: Path) -> None:
     async with look(path) as store:
         await compare(store)
         await store.check()
@@ -125,7 +125,7 @@ async def test_bytes_stored_before_the_migration_are_counted(path: Path) -> None
         assert await store.stored_bytes() < counted
 
 
-async def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
+async def test_claims_leases_and_webhooks_survive_the_migration(path: Path) -> None:
     async with look(path) as store:
         assert await store.find_message("codex@/proj", "local", "m-1") == KnownMessage(TASK, "first")
         assert await store.find_message("", "", "m-more") == KnownMessage(numbered(3), "follow-up")
@@ -164,7 +164,7 @@ async def test_a_process_with_schema_4_fails_instead_of_writing_rows_that_are_ne
             running.execute(statement)
 
 
-async def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
+async def test_a_migration_that_is_killed_at_any_statement_is_done_by_the_next_process(
     path: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
@@ -172,7 +172,7 @@ async def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_b
     subprocess.run(migrating, check=True, timeout=60)
     places = list(folder.iterdir())
 
-    assert len(places) > dict(migrations())[4].count(";"), "each statement of the script was one"
+    assert len(places) > dict(migrations())[4].count(";"), "it was killed at every statement"
     for place in places:
         async with look(place / path.name) as store:
             await compare(store)
@@ -180,7 +180,7 @@ async def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_b
 
 @pytest.fixture(params=range(3, 7))
 def old(request: pytest.FixtureRequest, path: Path) -> Path:
-    """A store of each schema that is migrated, in which a host holds the inbox 'codex@/proj'."""
+    """Returns a store of each older schema, in which a host holds the inbox 'codex@/proj'."""
     version: int = request.param
     with closing(sqlite3.connect(path)) as connection:
         bring_up_to(connection, version)
@@ -218,7 +218,7 @@ async def test_nothing_is_migrated_when_it_is_unknown_whether_a_holder_is_alive(
         await SqliteStore.open(old)
 
 
-async def test_a_host_of_an_older_version_that_comes_late_cannot_begin_the_epochs_anew(old: Path) -> None:
+async def test_a_late_host_of_an_older_version_cannot_reset_the_epochs(old: Path) -> None:
     with closing(sqlite3.connect(old)) as running:
         assert running.execute("SELECT holder FROM inboxes").fetchone()
         async with look(old) as store:

@@ -31,7 +31,7 @@ CONFIG = PushConfig(
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[MemoryStore | LeasedStore]:
-    """Each kind of store in turn."""
+    """Yields each implementation in turn."""
     opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()
@@ -41,7 +41,7 @@ def delivery(number: int, seq: int, state: DeliveryState = DeliveryState.DELIVER
     return Delivery(number=number, seq=seq, state=state, attempts=1, at=after(seq), **fields)
 
 
-async def test_a_configuration_comes_back_as_it_was_kept(store: MemoryStore | LeasedStore) -> None:
+async def test_a_configuration_is_read_as_it_was_saved(store: MemoryStore | LeasedStore) -> None:
     saved = await store.pushes.save(TASK, INBOX, CONFIG, 7)
 
     assert saved.config == CONFIG

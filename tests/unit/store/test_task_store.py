@@ -33,7 +33,7 @@ async def test_an_appended_task_can_be_loaded(store: AnyStore) -> None:
     assert await store.load(TASK) == task == replay(log)
 
 
-async def test_every_kind_of_part_comes_back_as_it_was(store: AnyStore) -> None:
+async def test_every_kind_of_part_is_read_as_it_was_written(store: AnyStore) -> None:
     parts = (
         TextPart(text="日本語 \ud800 \x00", name="n", media_type="text/plain", metadata={"a": [1, None, 0.1]}),
         FilePart(content=bytes(range(256)), name="f.bin", media_type="application/octet-stream"),
@@ -97,7 +97,7 @@ async def test_a_stale_version_is_a_conflict_and_changes_nothing(store: AnyStore
     assert len(await store.read_after(0)) == 2
 
 
-async def test_an_event_from_the_future_is_a_conflict(store: AnyStore) -> None:
+async def test_a_skipped_version_is_a_conflict(store: AnyStore) -> None:
     with pytest.raises(VersionConflict):
         await keep(store, moved(TaskState.WORKING), before=[opened()])
     assert await store.read_after(0) == []
@@ -210,7 +210,7 @@ async def test_open_tasks_are_the_unfinished_ones_oldest_first(store: AnyStore) 
     assert [task.id for task in await store.open_tasks("codex@/proj")] == ["early", "late"]
 
 
-async def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(store: AnyStore) -> None:
+async def test_an_inbox_has_one_holder_until_it_dies_or_releases_the_lease(store: AnyStore) -> None:
     living = {"one"}
 
     def is_alive(holder: str, /) -> bool:
@@ -259,7 +259,7 @@ async def test_a_holder_that_acquires_again_loses_its_earlier_lease(store: AnySt
     await store.append(replay([opened()]), [opened()], lease=again)
 
 
-async def test_a_lease_is_good_for_its_own_inbox_and_until_it_is_released(store: AnyStore) -> None:
+async def test_a_lease_is_valid_for_its_own_inbox_until_it_is_released(store: AnyStore) -> None:
     other = await store.acquire("other", "one", lambda _: True)
     own = await store.acquire(opened().inbox, "one", lambda _: True)
     assert other is not None

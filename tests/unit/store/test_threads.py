@@ -33,8 +33,8 @@ async def reader(path: Path, gather: int = 1) -> AsyncGenerator[ReadThread]:
         await one.close()
 
 
-class Gate:
-    """Work that begins, and ends when it is told to."""
+class Blocker:
+    """Work that blocks its thread from `begun` to `end`."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Event()
@@ -59,48 +59,48 @@ async def test_a_long_list_does_not_delay_look_ups(
 ) -> None:
     async with asyncio.timeout(BOUND):
         store = await LeasedStore.open(tmp_path / "store.db")
-        gate = Gate()
+        blocker = Blocker()
 
         def list_slowly(_connection: sqlite3.Connection, _query: TaskQuery) -> TaskPage:
-            gate.pass_through()
+            blocker.pass_through()
             return TaskPage((), "", 0)
 
         monkeypatch.setattr(store_reader, "list_tasks", list_slowly)
         await store.append(replay([opened()]), [opened()])
         listing = asyncio.ensure_future(store.list(wanted))
-        await gate.begun()
+        await blocker.begun()
 
         assert (await store.load(TASK)).version == 1
         assert len(await store.read_after(0)) == 1
         assert not listing.done()
-        gate.end()
+        blocker.end()
         assert (await listing).total == 0
         await store.close()
 
 
-async def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scan_of_all_tasks_does_not_delay_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(BOUND):
         store = await LeasedStore.open(tmp_path / "store.db")
-        gate = Gate()
+        blocker = Blocker()
         list_tasks = store_reader.list_tasks
 
         def list_slowly(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
             if query.metadata:
-                gate.pass_through()
+                blocker.pass_through()
             return list_tasks(connection, query)
 
         monkeypatch.setattr(store_reader, "list_tasks", list_slowly)
         looking = asyncio.ensure_future(store.list(TaskQuery(metadata={"user": "ada"})))
-        await gate.begun()
+        await blocker.begun()
 
         assert (await store.list(TaskQuery())).total == 0
-        gate.end()
+        blocker.end()
         await looking
         await store.close()
 
 
 @pytest.mark.parametrize("gather", [1, 4, 1000])
-async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int) -> None:
+async def test_results_come_in_the_order_of_the_reads(tmp_path: Path, gather: int) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather) as one:
             answered: list[int] = []
@@ -134,16 +134,16 @@ async def test_an_error_reaches_only_the_caller_of_the_failed_read(tmp_path: Pat
             assert await sound == 1
 
 
-async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
+async def test_a_cancelled_read_is_not_run(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather=5) as one:
-            gate = Gate()
-            first = one.run(gate.pass_through)
+            blocker = Blocker()
+            first = one.run(blocker.pass_through)
             asked: list[str] = []
             given_up = one.run(lambda: asked.append("asked"))
-            await gate.begun()
+            await blocker.begun()
             given_up.cancel()
-            gate.end()
+            blocker.end()
 
             assert await first == "through"
             assert await one.run(lambda: 2) == 2
@@ -153,12 +153,12 @@ async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None
 async def test_closing_waits_for_the_current_read_and_cancels_the_others(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         one = ReadThread(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
-        gate = Gate()
-        before, running = one.run(lambda: "before"), one.run(gate.pass_through)
+        blocker = Blocker()
+        before, running = one.run(lambda: "before"), one.run(blocker.pass_through)
         waiting = one.run(lambda: "never")
-        await gate.begun()
+        await blocker.begun()
         one.stop()
-        gate.end()
+        blocker.end()
         await one.close()
 
         assert (await before, await running) == ("before", "through")
@@ -167,7 +167,7 @@ async def test_closing_waits_for_the_current_read_and_cancels_the_others(tmp_pat
             await one.run(lambda: "late")
 
 
-async def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
+async def test_an_unused_reader_closes_at_once(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db"):
             pass

@@ -1,4 +1,4 @@
-"""A reader's thread and the loop at the same moment: what is asked, answered or given up just then is not lost.
+"""Races between a reader's thread and the loop: a read that is submitted, done or cancelled then is not lost.
 
 Each race is brought about by a queue that lets the other side go first, once, at the one moment that matters.
 """
@@ -27,11 +27,11 @@ Moment = Callable[[], None]
 
 
 def nothing() -> None:
-    """Happens in between."""
+    """Does nothing."""
 
 
 class Rendezvous(deque[Any]):
-    """A queue between the loop and the reader's thread. Each of its moments comes once."""
+    """A queue between the loop and the reader's thread. Each hook is called once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Rendezvous(deque[Any]):
 
 
 class Meeting:
-    """Lets one thread wait for the other: until it has come, or has ended behind that."""
+    """Lets one thread wait until the other has reached a point, or has ended."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -82,10 +82,10 @@ def in_the_reader() -> bool:
 
 
 def a_reader(path: Path, *, gather: int = 1) -> tuple[ReadThread, Rendezvous, Rendezvous]:
-    """A reader with its questions and its answers."""
+    """Returns a reader with its queue of reads and its queue of results."""
     reader, questions, answers = ReadThread(path, lock_timeout=BOUND, gather=gather), Rendezvous(), Rendezvous()
     reader._queue = questions  # pyright: ignore[reportPrivateUsage] # the race is inside
-    reader._results = answers  # pyright: ignore[reportPrivateUsage] # the same
+    reader._results = answers  # pyright: ignore[reportPrivateUsage] # see above
     return reader, questions, answers
 
 
@@ -99,13 +99,13 @@ async def test_a_read_that_arrives_while_the_thread_becomes_idle_is_done(tmp_pat
             asked.wait()
 
         def look_once_more() -> None:
-            # First it looks whether to tell the answer at once, then whether to rest.
+            # It first decides whether to deliver the result at once, then whether to become idle.
             questions.reader_found_nothing = look_away
 
         questions.reader_found_nothing = look_once_more
         first = reader.run(lambda: 1)
         await asyncio.to_thread(resting.wait)
-        # It has seen that there is nothing and has not said yet that it rests, so nobody wakes it.
+        # It has seen an empty queue and has not set `_is_idle` yet, so the loop does not wake it.
         second = reader.run(lambda: 2)
         asked.reach()
 
@@ -114,7 +114,7 @@ async def test_a_read_that_arrives_while_the_thread_becomes_idle_is_done(tmp_pat
         await reader.close()
 
 
-async def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_path: Path) -> None:
+async def test_a_result_that_arrives_during_a_delivery_is_delivered_too(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, _, answers = a_reader(tmp_path / "any.db")
         late: list[asyncio.Future[Any]] = []
@@ -148,7 +148,7 @@ async def test_the_result_of_a_read_is_delivered_although_the_thread_is_closing(
 
         reading, waiting = reader.run(read), reader.run(lambda: "never")
         await asyncio.to_thread(begun.wait)
-        # Something still waits when it has read, so it tells nobody, and then it is to end.
+        # More reads wait after this one, so it delivers no result yet, and then it is closed.
         questions.loop_takes = let_it_end
         await reader.close()
 
@@ -156,7 +156,7 @@ async def test_the_result_of_a_read_is_delivered_although_the_thread_is_closing(
         assert waiting.cancelled()
 
 
-async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_disorder(tmp_path: Path) -> None:
+async def test_a_read_that_is_cancelled_as_it_is_taken_does_not_break_the_thread(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, given_up = Meeting(), Meeting()
@@ -176,7 +176,7 @@ async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_threa
         taking.wait_for_the_end()
 
 
-async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) -> None:
+async def test_a_read_that_is_taken_as_it_is_cancelled_is_done(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, goes_on, is_taken = Meeting(), Meeting(), Meeting()

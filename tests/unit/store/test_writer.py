@@ -30,7 +30,7 @@ from tests.fakes.leased_store import LeasedStore
 
 @contextmanager
 def lock_held(path: Path) -> Generator[None]:
-    """As another process would hold it."""
+    """Holds the lock as another process would."""
     descriptor = os.open(lock_path(path), os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
@@ -120,7 +120,7 @@ async def test_a_batch_is_read_back_completely_and_in_order(tmp_path: Path, task
 
 
 async def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
-    """The thread is woken when the loop has nothing to add; one that adds in each round must not put that off."""
+    """The loop wakes the thread when it submits no more; a loop that submits in each iteration must not delay that."""
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         written = [store.append(replay([opened(numbered(0))]), [opened(numbered(0))])]
@@ -188,7 +188,7 @@ async def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) ->
         await store.close()
 
 
-async def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) -> None:
+async def test_a_text_that_cannot_be_stored_cannot_be_queried(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         with pytest.raises(InvalidRequest):
@@ -240,7 +240,7 @@ async def test_closing_writes_the_queue_first(tmp_path: Path) -> None:
         await again.close()
 
 
-async def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_cancelling_one_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         given_up = store.append(replay([opened()]), [opened()])
@@ -252,7 +252,7 @@ async def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) ->
         await store.close()
 
 
-async def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path) -> None:
+async def test_a_failing_check_of_a_holder_fails_only_that_acquisition(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
 

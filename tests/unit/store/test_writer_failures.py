@@ -57,7 +57,7 @@ async def test_a_lock_that_the_kernel_refuses_is_reported_and_the_next_write_suc
 
 
 def take_lease(connection: sqlite3.Connection) -> None:
-    """Make `LEASE` the current lease of its inbox."""
+    """Makes `LEASE` the current lease of its inbox."""
     connection.execute(query("acquire"), (LEASE.inbox, LEASE.holder, LEASE.epoch))
 
 
@@ -84,14 +84,14 @@ async def test_a_full_disk_fails_only_writes_that_do_not_fit_until_there_is_spac
             await too_large
         assert "df -h" in refused.value.hint
         assert [await done for done in (small, behind)] == [1, 2]
-        # Nobody writes now, so the connection may be used here.
+        # No thread writes now, so the connection may be used here.
         connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
         assert await submit(writer, large) == 3
         await writer.close()
 
 
 class Expiring(deque[Any]):
-    """A queue whose first work has waited too long in the moment after the thread that writes has seen it."""
+    """A queue whose first work expires right after the writer's thread has seen it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An application behind the gate of a gateway, on a real socket, in a thread of its own."""
+"""A gateway with its authentication on a real socket, in its own thread."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TIMEOUT = 10.0
 
 
 @dataclass
-class Guarded:
-    """Where it listens, the clock that its gate goes by, and the keys that open it."""
+class ServedGateway:
+    """Asks a gateway that is served. `keys` are its API keys; `trusted` is the TLS context for its certificate."""
 
     port: int
     clock: FakeClock
@@ -50,21 +50,21 @@ class Guarded:
 
 
 @contextmanager
-def guarded(home: Path, access: AccessSettings) -> Generator[Guarded]:
-    """Serve until the end of the block, with TLS if there is a certificate."""
+def serve_gateway(home: Path, access: AccessSettings) -> Generator[ServedGateway]:
+    """Serves until the end of the block, with TLS if there is a certificate."""
     check_exposure("127.0.0.1", access)
     tcp = bind_port(0)
     port = tcp.getsockname()[1]
     clock = FakeClock()
     names = gateway_names(access, host="127.0.0.1", port=port)
-    gate = build_gateway_auth(access, home=home, names=names, clock=clock, tickets=new_tickets())
+    auth = build_gateway_auth(access, home=home, names=names, clock=clock, tickets=new_tickets())
     tls = tls_context(access.tls_cert, access.tls_key) if access.tls_cert and access.tls_key else None
     started = threading.Event()
     stops: list[threading.Event] = []
 
     async def serve() -> None:
         entry = entry_at(port, home)
-        app = CorsApp(HttpApp(InMemoryService(entry), [dialect_of(entry)], admit=gate.admit), access.origins)
+        app = CorsApp(HttpApp(InMemoryService(entry), [dialect_of(entry)], admit=auth.admit), access.origins)
         server = Server(app, [tcp], tls=tls)
         serving = asyncio.ensure_future(server.serve())
         await server.wait_started()
@@ -76,12 +76,12 @@ def guarded(home: Path, access: AccessSettings) -> Generator[Guarded]:
         with suppress(asyncio.CancelledError):
             await serving
 
-    thread = threading.Thread(target=run_in_loop, args=(serve(),), name=f"guarded-{port}")
+    thread = threading.Thread(target=run_in_loop, args=(serve(),), name=f"gateway-{port}")
     thread.start()
     try:
         assert started.wait(10)
         trusted = ssl.create_default_context(cafile=access.tls_cert) if access.tls_cert else None
-        yield Guarded(port, clock, KeyFile(home, clock), trusted)
+        yield ServedGateway(port, clock, KeyFile(home, clock), trusted)
     finally:
         for stop in stops:
             stop.set()
