@@ -119,10 +119,9 @@ class Externals:
                 hint="use letters, digits, - and _; begin with a letter or a digit",
             )
         _check_headers(request.credentials)
-        before, stored = await asyncio.to_thread(self._find, request.alias, request.url)
+        before, credentials = await asyncio.to_thread(self._find, request)
         # An agent that this user added stays unchecked when a caller with a key adds it again.
         address_checked = request.address_checked and (before is None or before.address_checked)
-        credentials = request.credentials or stored
         found = await self._client.discover(request.url, credentials, address_checked=address_checked)
         return await asyncio.to_thread(self._write, request, found)
 
@@ -182,10 +181,11 @@ class Externals:
             raise ExternalAgentNotFound(alias)
         return agent
 
-    def _find(self, alias: str, url: str) -> tuple[ExternalAgent | None, Mapping[str, str]]:
-        """Returns the agent of this alias, if there is one, and its credentials. Raises Conflict."""
-        known = self._refuse_taken(alias, url)
-        return known, self._credentials.find(alias) if known else {}
+    def _find(self, request: AddExternal) -> tuple[ExternalAgent | None, Mapping[str, str]]:
+        """Returns the agent that has the alias, if any, and the credentials to find it with. Raises Conflict."""
+        known = self._refuse_taken(request.alias, request.url)
+        # New credentials replace a broken file, so that is not read then.
+        return known, request.credentials or (self._credentials.find(request.alias) if known else {})
 
     def _write(self, request: AddExternal, found: DiscoveredAgent) -> ExternalAgent:
         alias = request.alias or default_alias(found.name, found.url)

@@ -6,7 +6,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
-from synapse.core.errors import Conflict, ExternalAgentFailed, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
+from synapse.core.errors import (
+    Conflict,
+    ExternalAgentFailed,
+    ExternalAgentNotFound,
+    InvalidRequest,
+    StoreCorrupt,
+    WaitTimedOut,
+)
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, ExternalAgent, ExternalAnswer, RemoveExternal, SendExternal
 from synapse.external.agents import DiscoveredAgent, Externals, default_alias
@@ -68,8 +75,11 @@ class FakeClient:
 class MemoryCredentials:
     def __init__(self) -> None:
         self.known: dict[str, Mapping[str, str]] = {}
+        self.is_broken = False
 
     def find(self, alias: str) -> Mapping[str, str]:
+        if self.is_broken:
+            raise StoreCorrupt("it does not hold credentials")
         return self.known.get(alias, {})
 
     def write(self, alias: str, headers: Mapping[str, str]) -> None:
@@ -193,6 +203,17 @@ async def test_credentials_are_sent_at_once_and_stored(scene: Scene) -> None:
     assert "secret" not in repr(agent)
     await scene.externals.remove(RemoveExternal("other"))
     assert scene.credentials.known == {}
+
+
+async def test_new_credentials_replace_those_that_cannot_be_read(scene: Scene) -> None:
+    await scene.add(alias="other", Authorization="Bearer secret")
+    scene.credentials.is_broken = True
+    with pytest.raises(StoreCorrupt):
+        await scene.add(alias="other")
+
+    await scene.add(alias="other", Authorization="Bearer new")
+
+    assert scene.credentials.known["other"] == {"Authorization": "Bearer new"}
 
 
 async def test_credentials_of_an_alias_are_not_sent_to_another_agent(scene: Scene) -> None:
