@@ -126,7 +126,7 @@ class Intake:
         self._held: list[tuple[TaskId, str]] = []
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
-        """Queue a message; a reply to a waiting task completes that task instead.
+        """Queues a message; a reply to a waiting task completes that task instead.
 
         With `waits_for_end`, an agent that can answer at once does so, and message and answer are recorded together.
 
@@ -153,20 +153,20 @@ class Intake:
         return self._open(request, caller, waits_for_end=waits_for_end)
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
-        """Open a task that only waits for a reply. Raises QuotaExceeded."""
+        """Opens a task that only waits for a reply. Raises QuotaExceeded."""
         await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
         return await self._journal.record(self._open_event(request, caller, metadata))
 
     async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
-        """Accept a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+        """Accepts a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
 
         Raises TaskNotFound.
         """
         return await self._take_reply(request, Caller(), author)
 
     async def instruct(self, text: str) -> Task:
-        """Queue the initial instructions, sent by Synapse itself."""
+        """Queues the initial instructions, sent by Synapse itself."""
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
@@ -176,7 +176,7 @@ class Intake:
         return task
 
     async def resume(self, left: RecoveryPlan) -> None:
-        """Carry out the plan for the tasks of an earlier host: record, notify the senders that wait, queue."""
+        """Carries out the plan for the tasks of an earlier host: records, notifies the senders that wait, queues."""
         finished = frozenset(state for state in TaskState if state.is_terminal)
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
@@ -194,7 +194,7 @@ class Intake:
             await self._enqueue(task)
 
     async def release_held(self) -> None:
-        """Queue the held messages whose pair is below its rate limit again."""
+        """Queues the held messages whose pair is below its rate limit again."""
         for held in tuple(self._held):
             task_id, sender = held
             task = await self._journal.load(task_id)
@@ -223,7 +223,7 @@ class Intake:
     async def _open(
         self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, uses_quota: bool = True
     ) -> Task:
-        """Open a task, or return the one that an earlier copy of the message opened. `uses_quota` counts it.
+        """Opens a task, or returns the one that an earlier copy of the message opened. `uses_quota` counts it.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
@@ -268,7 +268,7 @@ class Intake:
         return task
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
-        """Continue a task: the message answers its open question, or is added to it and queued like any other."""
+        """Continues a task: the message answers its open question, or is added to it and queued like any other."""
         task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
         if not task.state.is_interrupted:
             # A caller of a gateway may have read the question in the store before this process learns it is durable.
@@ -317,7 +317,7 @@ class Intake:
         return task
 
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
-        """Complete the task that waits for this reply; when its waiter has left, also queue the reply as a message."""
+        """Completes the task that waits for this reply; when its waiter has left, queues the reply too."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
@@ -408,7 +408,7 @@ class Intake:
         return replace(message, message_id=MessageId(self._new_id()))
 
     async def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
-        """Return the sender's id and the task's metadata."""
+        """Returns the sender's id and the task's metadata."""
         # The registry may have to be read from disk, so it is asked only for a sender that is an agent.
         claimed = request.sender.sender_id if request.sender else ""
         is_agent = caller.is_agent or claimed not in ("", PERSON)
@@ -430,7 +430,7 @@ class PairRateLimit:
         self._recent: dict[frozenset[str], deque[float]] = {}
 
     def admit(self, one: str, other: str, now: float) -> bool:
-        """Count a message between the two at monotonic time `now`; return False when it has to be held."""
+        """Counts a message between the two at monotonic time `now`; returns False when it has to be held."""
         if self.limit <= 0:
             return True
         self._forget(now)

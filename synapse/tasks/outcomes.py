@@ -58,7 +58,7 @@ _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
 
 
 def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
-    """Return the events to record for an event of the task's turn."""
+    """Returns the events to record for an event of the task's turn."""
     match event:
         case Answered():  # every turn has one, so it is tested first
             return answered(task, now, event)
@@ -95,7 +95,7 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
 
 
 def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
-    """Return the events that complete the task; the answer becomes an artifact that names the source of its text."""
+    """Returns the events that complete the task; the answer becomes an artifact that names the source of its text."""
     events = [*close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)]
     if answer.parts:
         events.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
@@ -107,7 +107,7 @@ def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ..
 def replied(
     task: Task, now: datetime, message: Message, *, failed: bool, inferred: bool = False
 ) -> tuple[TaskEvent, ...]:
-    """Return the events that end the task with a reply; `failed` means that the agent could not do it."""
+    """Returns the events that end the task with a reply; `failed` means that the agent could not do it."""
     if failed:
         note = message.text or "the agent replied that it failed"
         return ended(task, now, TaskState.FAILED, "replied_failed", note)
@@ -115,7 +115,7 @@ def replied(
 
 
 def is_whole(event: TurnEvent) -> bool:
-    """Return whether an interrupted turn still ended by itself, because the interrupt came too late.
+    """Decides whether an interrupted turn still ended by itself, because the interrupt came too late.
 
     An agent that reports how its turn ended also reports when it was cut short; an answer read from the screen may be
     cut.
@@ -124,7 +124,7 @@ def is_whole(event: TurnEvent) -> bool:
 
 
 def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent, ...]:
-    """Return the events that end a turn interrupted by a more urgent message; they keep the answer so far."""
+    """Returns the events that end a turn interrupted by a more urgent message; they keep the answer so far."""
     kept: tuple[TaskEvent, ...] = ()
     if isinstance(event, Answered) and event.parts:
         kept = (ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, event.parts, event.source)),)
@@ -132,7 +132,7 @@ def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent,
 
 
 def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -> tuple[TaskEvent, ...]:
-    """Return the events that end the task without an answer. A task that only waits for a reply has no receipt."""
+    """Returns the events that end the task without an answer. A task that only waits for a reply has no receipt."""
     step = _FINAL_STEPS[EXPIRED if reason == EXPIRED else state]
     receipt = (_step(task, now, step, "journal", note),) if task.queued else ()
     closed = close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)
@@ -140,7 +140,7 @@ def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -
 
 
 def close_question(task: Task, now: datetime, state: TaskState, note: str = "") -> tuple[TaskEvent, ...]:
-    """Return the events that close the task's open question, if any, and continue the task in `state`.
+    """Returns the events that close the task's open question, if any, and continue the task in `state`.
 
     The state comes first, so that no reader sees a task that waits for input without a question.
     """
@@ -150,17 +150,17 @@ def close_question(task: Task, now: datetime, state: TaskState, note: str = "") 
 
 
 def agent_exited(task: Task, now: datetime, note: str) -> tuple[TaskEvent, ...]:
-    """Return the events that fail the task because the agent, or the program that worked on it, is gone."""
+    """Returns the events that fail the task because the agent, or the program that worked on it, is gone."""
     return ended(task, now, TaskState.FAILED, AGENT_EXITED, note)
 
 
 def expired(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """Return the events that fail the task because its deadline passed without proof that the agent has the message."""
+    """Returns the events that fail the task because its deadline passed without proof that the agent took it."""
     return ended(task, now, TaskState.FAILED, EXPIRED, "its deadline passed before it was delivered")
 
 
 def _deferred(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
-    """Return the events that withdraw an intent to type, which after a crash would look like a message in doubt."""
+    """Returns the events that withdraw an intent to type, which after a crash would look like a message in doubt."""
     closed = close_question(task, now, TaskState.SUBMITTED)
     if task.receipt is None or task.receipt.step is not ReceiptStep.TYPED:
         return closed
@@ -200,7 +200,7 @@ def _input_requested(task: Task, now: datetime, parts: tuple[Part, ...], state: 
 
 
 def _partial_answer(task: Task, now: datetime, text: str, source: str) -> tuple[TaskEvent, ...]:
-    """Return the answer so far as an artifact that the whole answer will replace; only its new text is recorded."""
+    """Returns the answer so far as an artifact that the whole answer will replace; only its new text is recorded."""
     whole = _answer(task, (TextPart(text=text),), source)
     whole = replace(whole, metadata={**whole.metadata, PARTIAL: True})
     known = next((one for one in task.artifacts if one.artifact_id == whole.artifact_id), None)
