@@ -343,21 +343,15 @@ class LogFollower:
                 # Readers miss nothing: it goes on at the same seq.
                 log.warning("log_not_read", extra={"error": error.code})
                 pause = RECOVERY_SECONDS
-            await _wait_until(begun + pause)
+            seconds = begun + pause - loop.time()
+            if seconds > 0:
+                await asyncio.wait((loop.create_future(),), timeout=seconds)
 
     def _on_event(self, recorded: Recorded) -> bool:
         """Calls the event listeners; returns whether the update of this event is wanted."""
         for listener in self._event_listeners:
             listener(recorded)
         return self._wanted(recorded.event.task_id)
-
-
-async def _wait_until(moment: float) -> None:
-    """Waits until the event loop's time reaches `moment`."""
-    loop = asyncio.get_running_loop()
-    seconds = moment - loop.time()
-    if seconds > 0:
-        await asyncio.wait((loop.create_future(),), timeout=seconds)
 
 
 async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:

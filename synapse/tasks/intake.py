@@ -42,7 +42,6 @@ from synapse.core.task import (
     Task,
     TaskId,
     TaskState,
-    WaitTarget,
 )
 from synapse.core.task_metadata import claimed_waiting_task, opening_metadata
 from synapse.core.types import Clock, Deadline
@@ -323,10 +322,12 @@ class Intake:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
         asked = task.waits_for
-        if asked and caller.is_agent and not await self._was_asked(asked, caller):
-            raise SenderMismatch(
-                f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
-            )
+        if asked and caller.is_agent:
+            agents = await self._registry.agents()
+            if not any(was_asked(asked, one) for one in agents if one.agent_id == caller.agent_id):
+                raise SenderMismatch(
+                    f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
+                )
         is_followed = self._feed.is_followed(task.id)
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
@@ -336,10 +337,6 @@ class Intake:
             # A reply is never refused because of the quota.
             await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
         return task
-
-    async def _was_asked(self, asked: WaitTarget, caller: Caller) -> bool:
-        agents = await self._registry.agents()
-        return any(was_asked(asked, one) for one in agents if one.agent_id == caller.agent_id)
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from synapse.core.errors import (
     AmbiguousTask,
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Update], None]
 Then = Callable[[Task], tuple[TaskEvent, ...]]
-T = TypeVar("T")
 
 FINISHED_IN_MEMORY: Final = 64
 """Callers that wait for the end ask for the task soon after it, if at all. With 512, each message took more CPU time
@@ -169,7 +168,9 @@ class Journal:
         if self._loss is not None:
             entry.fail(self._loss)
             return entry.done
-        writer = self._writer_of(task_id)
+        writer = self._writers.get(task_id)
+        if writer is None:
+            writer = self._writers[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
         writer.waiting.append(entry)
         self._advance(writer)
         return entry.done
@@ -300,17 +301,12 @@ class Journal:
             self._finished.move_to_end(task_id)
         return known
 
-    def _writer_of(self, task_id: TaskId) -> _TaskWriter:
-        writer = self._writers.get(task_id)
-        if writer is None:
-            writer = self._writers[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
-        return writer
-
     def _advance(self, writer: _TaskWriter) -> None:
         """Sends waiting entries to the store, as far as possible now."""
         while writer.waiting and writer.pending is None:
             if writer.task is None and not writer.waiting[0].opens:
-                self._read(writer)
+                writer.pending = asyncio.ensure_future(self._store.load(writer.task_id))
+                writer.pending.add_done_callback(partial(self._on_read, writer))
                 return
             try:
                 self._send(writer)
@@ -338,7 +334,8 @@ class Journal:
         appending = self._store.append(
             going[-1].after, _events_of(going), lease=self._require_lease(), digest=going[0].digest
         )
-        writer.pending = _as_future(appending)
+        # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
+        writer.pending = appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
         writer.pending.add_done_callback(partial(self._on_appended, writer))
 
     def _on_appended(self, writer: _TaskWriter, appending: asyncio.Future[int]) -> None:
@@ -395,10 +392,6 @@ class Journal:
             self._lost.set()
             log.error("lease_lost", extra={"inbox": self._lease.inbox if self._lease else ""})
 
-    def _read(self, writer: _TaskWriter) -> None:
-        writer.pending = asyncio.ensure_future(self._store.load(writer.task_id))
-        writer.pending.add_done_callback(partial(self._on_read, writer))
-
     def _on_read(self, writer: _TaskWriter, reading: asyncio.Future[Task]) -> None:
         """Takes the task that the store has read, and goes on with the waiting entries."""
         writer.pending = None
@@ -446,11 +439,6 @@ def _part_length(part: Part) -> int:
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
     for entry in entries:
         entry.fail(error)
-
-
-def _as_future(appending: Awaitable[T]) -> asyncio.Future[T]:
-    # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
-    return appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
 
 
 def _error_of(future: asyncio.Future[Any]) -> BaseException | None:

@@ -33,7 +33,7 @@ from synapse.core.events import (
     TaskEvent,
 )
 from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
-from synapse.core.question import WAITING_FOR_PERSON, Question
+from synapse.core.question import WAITING_FOR_PERSON
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.task_metadata import question_noted, question_removed
 
@@ -79,7 +79,11 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
         case ArtifactProduced(artifact=artifact, append=append, last_chunk=last):
             return (ArtifactAdded(task_id=task.id, at=now, artifact=artifact, append=append, last_chunk=last),)
         case QuestionRaised(question=question):
-            return _question_raised(task, now, question)
+            return (
+                question_noted(task, now, question),
+                # The state comes last, so that a reader of the new state finds the question.
+                _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
+            )
         case Resumed(by=by):
             return close_question(task, now, TaskState.WORKING, f"answered: {by}")
         case InputRequested(parts=parts, authorization=authorization):
@@ -178,14 +182,6 @@ def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[T
         _step(task, now, ReceiptStep.SUBMITTED, source, evidence),
         # A question stays open: proof that the agent took the message may come later than its question.
         *(() if task.question else (_state(task, now, TaskState.WORKING),)),
-    )
-
-
-def _question_raised(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
-    """The state comes last, so that a reader of the new state finds the question."""
-    return (
-        question_noted(task, now, question),
-        _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
     )
 
 

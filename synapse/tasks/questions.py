@@ -181,8 +181,13 @@ class Questions:
             return None
         # The task's next state can be awaited only once this question is gone from it.
         await self._until(task, lambda now: now is None or now.id != question.id)
-        answered = {"question": question.title, "choice": label_of(question, choice), "by": _who(caller), "how": how}
-        await self._note(task, answered)
+        by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
+        answered = {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
+        try:
+            await self._journal.record(answer_noted(task, self._clock.now(), answered))
+        except StoreFailed as failure:
+            # The question is answered nonetheless.
+            log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})
         return await self._journal.load(task.id)
 
     async def _require_open(self, question: Question, task: Task | None) -> None:
@@ -208,13 +213,6 @@ class Questions:
         finally:
             stop()
 
-    async def _note(self, task: Task, answered: dict[str, str]) -> None:
-        try:
-            await self._journal.record(answer_noted(task, self._clock.now(), answered))
-        except StoreFailed as failure:
-            # The question is answered nonetheless.
-            log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})
-
 
 def _gone(question: Question) -> QuestionGone:
     return QuestionGone(f"'{question.title}' was answered meanwhile")
@@ -222,7 +220,3 @@ def _gone(question: Question) -> QuestionGone:
 
 def _name(task: Task | None) -> str:
     return "" if task is None else f"task {task.short_id}"
-
-
-def _who(caller: Caller) -> str:
-    return caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")

@@ -421,10 +421,9 @@ class HookReports:
         if self._endpoint is None:
             raise UnsupportedOperation("this agent's CLI has no hooks")
         # On the Unix socket the kernel proves the agent; a connection on the port proves only the user.
-        is_own = caller.agent_id == self._me.agent_id or self._brings_secret(request.secret)
+        is_own = caller.agent_id == self._me.agent_id or hmac.compare_digest(
+            request.secret.encode(), self._endpoint.secret.encode()
+        )
         if not is_own:
             raise AccessDenied("only the agent's own CLI may report here")
         return Pending(None, self._endpoint.receive(request.payload))
-
-    def _brings_secret(self, given: str) -> bool:
-        return self._endpoint is not None and hmac.compare_digest(given.encode(), self._endpoint.secret.encode())

@@ -176,7 +176,9 @@ class AgentWorker:
     def held(self) -> Hold | None:
         """Returns why messages wait; None when none wait, or the agent works on one from this queue."""
         now, view = self._clock.now(), self._driver.view()
-        found = self._store_hold(now) or (self._turn_hold(view) if self._is_in_turn else self._gate_hold(now, view))
+        # Part of a message may have reached the agent.
+        is_in_turn = self._running is not None and self._running.typed
+        found = self._store_hold(now) or (self._turn_hold(view) if is_in_turn else self._gate_hold(now, view))
         if found is None:
             return None
         is_late = now - found.since >= self._patience and found.reason is not HoldReason.WORKING
@@ -275,11 +277,6 @@ class AgentWorker:
                 await self._take_turn(await self._next())
         finally:
             await self._recorder.close(_DRAIN_SECONDS)
-
-    @property
-    def _is_in_turn(self) -> bool:
-        """Whether part of a message may have reached the agent."""
-        return self._running is not None and self._running.typed
 
     def _store_hold(self, now: datetime) -> Hold | None:
         failure = self._store_retry.failure
