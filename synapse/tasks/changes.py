@@ -42,7 +42,7 @@ class TaskChanges:
         self._clock = clock
 
     async def cancel(self, task: Task) -> Task:
-        """Cancel a task that has not ended. Raises TaskNotCancelable."""
+        """Cancels a task that has not ended. Raises TaskNotCancelable."""
         events = cancellation(task, self._clock.now())
         try:
             canceled = await self._journal.record(*events)
@@ -52,7 +52,7 @@ class TaskChanges:
         return canceled
 
     async def change(self, request: ChangeTask, task: Task) -> Task:
-        """Set the task's metadata and state. Raises InvalidField, IllegalTransition or TaskFinished."""
+        """Sets the task's metadata and state. Raises InvalidField, IllegalTransition or TaskFinished."""
         events = changes(request, task, self._clock.now())
         if not events:
             return task
@@ -62,7 +62,7 @@ class TaskChanges:
         return changed
 
     async def delete(self, task: Task) -> Task:
-        """Cancel the task if it has not ended, and hide it from all lists; the log keeps it."""
+        """Cancels the task if it has not ended, and hides it from all lists; the log keeps it."""
         try:
             deleted = await self._journal.record(*deletion(task, self._clock.now()))
         except (IllegalTransition, TaskFinished):
@@ -73,7 +73,7 @@ class TaskChanges:
         return deleted
 
     async def _stop(self, task: Task, ended: Task) -> None:
-        """Notify the sender that waits for it; remove it from the queue, or stop its turn."""
+        """Notifies the sender that waits for it; removes it from the queue, or stops its turn."""
         self._replies.turn_ended(ended)
         if not self._worker.withdraw(task.id) and self._worker.current == task.id:
             await self._stop_turn(task)
@@ -90,7 +90,7 @@ class TaskChanges:
 
 
 def deletion(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """Return the events that delete the task."""
+    """Returns the events that delete the task."""
     canceled: tuple[TaskEvent, ...] = ()
     if not task.state.is_terminal:
         canceled = outcomes.ended(task, now, TaskState.CANCELED, "canceled", "deleted by request")
@@ -98,7 +98,7 @@ def deletion(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
 
 
 def changes(request: ChangeTask, task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """Return the events that change the task as requested; none for a state that it has already.
+    """Returns the events that change the task as requested; none for a state that it has already.
 
     Raises:
         InvalidField: the metadata contains keys that Synapse reserves.

@@ -47,7 +47,7 @@ _TASKS_IN_MEMORY: Final = 512
 
 
 def _may_go_on() -> None:
-    """Allow a reader to go on: the default check."""
+    """Allows a reader to go on: the default check."""
 
 
 class UpdateSource(Protocol):
@@ -75,15 +75,15 @@ class Feed:
             journal.listen(self._on_update, self.has_readers_of)
 
     def is_followed(self, task_id: TaskId) -> bool:
-        """Return whether a reader follows this one task now."""
+        """Decides whether a reader follows this one task now."""
         return task_id in self._readers
 
     def has_readers_of(self, task_id: TaskId) -> bool:
-        """Return whether a reader follows this task, alone or with all others."""
+        """Decides whether a reader follows this task, alone or with all others."""
         return task_id in self._readers or None in self._readers
 
     def recheck(self) -> None:
-        """Call each reader's check; a reader whose check fails gets its error instead of the next update."""
+        """Calls each reader's check; a reader whose check fails gets its error instead of the next update."""
         for readers in self._readers.values():
             for reader in readers:
                 reader.recheck()
@@ -91,7 +91,7 @@ class Feed:
     async def follow(
         self, task_id: TaskId, after: int | None = None, *, check: Callable[[], None] = _may_go_on
     ) -> AsyncGenerator[Update, None]:
-        """Yield the current task, or each update after the seq `after`, then live updates until the task ends.
+        """Yields the current task, or each update after the seq `after`, then live updates until the task ends.
 
         Raises the SynapseError that `check` raises when `recheck` calls it, and:
             TaskNotFound: there is no such task.
@@ -115,7 +115,7 @@ class Feed:
                         return
 
     async def follow_all(self, after: int | None = None, *, inbox: str = "") -> AsyncGenerator[Update, None]:
-        """Yield each update of every task, from now on or after the seq `after`; does not end by itself.
+        """Yields each update of every task, from now on or after the seq `after`; does not end by itself.
 
         Live updates come from this feed's source: this process's journal, or the whole store. With `inbox`, yields only
         tasks of that inbox; the host that holds its lease then misses none.
@@ -130,7 +130,7 @@ class Feed:
                         yield update
 
     async def _whole_log_and_live(self, reader: _Reader, *, is_live: bool) -> AsyncGenerator[Update, None]:
-        """Yield the updates of every task after those that the reader has seen, each once and in order."""
+        """Yields the updates of every task after those that the reader has seen, each once and in order."""
         while True:
             if not is_live:
                 reader.start_over()
@@ -147,7 +147,7 @@ class Feed:
                 yield update
 
     async def _log_and_live(self, task_id: TaskId, reader: _Reader, version: int) -> AsyncGenerator[Update, None]:
-        """Yield the updates of a task after `version`, each at least once and in order; 0 reads the whole log."""
+        """Yields the updates of a task after `version`, each at least once and in order; 0 reads the whole log."""
         is_live = version > 0
         while True:
             if not is_live:
@@ -170,7 +170,7 @@ class Feed:
 
     @contextmanager
     def _joined(self, key: TaskId | None, check: Callable[[], None] = _may_go_on) -> Generator[_Reader]:
-        """Register a reader of one task, or of all (None), until the block ends."""
+        """Registers a reader of one task, or of all (None), until the block ends."""
         reader = _Reader(self._buffer, check)
         readers = self._readers.setdefault(key, [])
         readers.append(reader)
@@ -210,7 +210,7 @@ class _Reader:
         self._changed.set()
 
     def start_over(self) -> None:
-        """Forget an overflow before the log is read: the dropped updates are in the log."""
+        """Forgets an overflow before the log is read: the dropped updates are in the log."""
         self.has_overflowed = False
 
     def recheck(self) -> None:
@@ -248,7 +248,7 @@ class LogReader:
         """The seq of the last event read, wanted or not."""
 
     async def after(self, seq: int, wanted: Callable[[Recorded], bool] = _all) -> AsyncGenerator[Update, None]:
-        """Yield the wanted updates after `seq`; ends at the end of the log."""
+        """Yields the wanted updates after `seq`; ends at the end of the log."""
         self.seq = seq
         while page := await self._store.read_after(self.seq, limit=_PAGE):
             for recorded in page:
@@ -270,7 +270,7 @@ class LogReader:
             self._tasks.popitem(last=False)
 
     async def _task_after(self, recorded: Recorded, before: Task | None) -> Task | None:
-        """Return the task after this event; None when the log was pruned meanwhile."""
+        """Returns the task after this event; None when the log was pruned meanwhile."""
         if before is not None or isinstance(recorded.event, TaskOpened):
             return rebuild(before, (recorded.event,))
         async with aclosing(self._journal.updates(recorded.event.task_id)) as updates:
@@ -295,21 +295,21 @@ class LogFollower:
         self._reading: asyncio.Task[None] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with each update, in the order of the seqs; return a function that stops it."""
+        """Calls `listener` with each update, in the order of the seqs; returns a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def listen_events(self, listener: Callable[[Recorded], None]) -> None:
-        """Call `listener` with each event, wanted or not, without its task: that is cheap."""
+        """Calls `listener` with each event, wanted or not, without its task: that is cheap."""
         self._event_listeners.append(listener)
 
     def only(self, wanted: Callable[[TaskId], bool]) -> None:
-        """Limit updates to the tasks for which `wanted` returns true; skipping the others is cheap."""
+        """Limits updates to the tasks for which `wanted` returns true; skipping the others is cheap."""
         self._wanted = wanted
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Read the log until the block ends, and deliver each wanted update that becomes durable after it has begun.
+        """Reads the log until the block ends, and delivers each wanted update that becomes durable after it has begun.
 
         Raises StoreFailed.
         """
@@ -331,7 +331,7 @@ class LogFollower:
         reader = LogReader(self._journal, self._store)
         reader.seq = seq
         while True:
-            begun, pause = loop.time(), self._gather_seconds
+            begun, least = loop.time(), self._gather_seconds
             try:
                 async with aclosing(reader.after(reader.seq, self._on_event)) as updates:
                     async for update in updates:
@@ -343,29 +343,22 @@ class LogFollower:
             except SynapseError as error:
                 # Readers miss nothing: it goes on at the same seq.
                 log.warning("log_not_read", extra={"error": error.code})
-                pause = RECOVERY_SECONDS
+                least = RECOVERY_SECONDS
             except Exception as defect:
                 # All streams depend on this task, so a defect must not end it: they would stall without a word.
                 log.exception("log_not_read", extra={"error": type(defect).__name__})
-                pause = RECOVERY_SECONDS
-            await _wait_until(begun + pause)
+                least = RECOVERY_SECONDS
+            await pause(max(begun + least - loop.time(), 0.0))
 
     def _on_event(self, recorded: Recorded) -> bool:
-        """Call the event listeners; return whether the update of this event is wanted."""
+        """Calls the event listeners; returns whether the update of this event is wanted."""
         for listener in self._event_listeners:
             listener(recorded)
         return self._wanted(recorded.event.task_id)
 
 
-async def _wait_until(moment: float) -> None:
-    """Wait until the event loop's time reaches `moment`."""
-    seconds = moment - asyncio.get_running_loop().time()
-    if seconds > 0:
-        await pause(seconds)
-
-
 async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:
-    """Yield the agent's status, then each change of its state, which the log of its tasks lacks; end when it exits."""
+    """Yields the agent's status, then each change of its state, which the log of tasks lacks; ends when it exits."""
     changes: deque[AgentStatus] = deque(maxlen=STATUS_BUFFER)
     changed = asyncio.Event()
 

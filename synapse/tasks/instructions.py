@@ -34,7 +34,7 @@ neither like a person or an agent. They are no targets: answer them with `synaps
 
 
 def guide() -> str:
-    """Return the text that `synapse guide` prints."""
+    """Returns the text that `synapse guide` prints."""
     return f"""\
 {TITLE}
 
@@ -50,7 +50,7 @@ task goes on: `synapse status <id>`), 6 the agent waits for a person, 7 refused,
 
 
 def initial_instructions(me: AgentEntry, others: Sequence[AgentEntry], command: str = "") -> str:
-    """Return the first message of an agent: its identity, how to send and reply, and the other agents.
+    """Returns the first message of an agent: its identity, how to send and reply, and the other agents.
 
     `command` is the full path of `synapse`, for a shell that does not find it.
     """

@@ -44,7 +44,6 @@ from synapse.core.task import (
     Task,
     TaskId,
     TaskState,
-    WaitTarget,
 )
 from synapse.core.task_metadata import claimed_waiting_task, opening_metadata
 from synapse.core.types import Clock, Deadline
@@ -130,7 +129,7 @@ class Intake:
         self._held: list[tuple[TaskId, str]] = []
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
-        """Queue a message; a reply to a waiting task completes that task instead.
+        """Queues a message; a reply to a waiting task completes that task instead.
 
         With `waits_for_end`, an agent that can answer at once does so, and message and answer are recorded together.
 
@@ -157,20 +156,20 @@ class Intake:
         return self._open(request, caller, waits_for_end=waits_for_end)
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
-        """Open a task that only waits for a reply. Raises QuotaExceeded."""
+        """Opens a task that only waits for a reply. Raises QuotaExceeded."""
         await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
         return await self._journal.record(self._open_event(request, caller, metadata))
 
     async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
-        """Accept a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+        """Accepts a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
 
         Raises TaskNotFound.
         """
         return await self._take_reply(request, Caller(), author)
 
     async def instruct(self, text: str) -> Task:
-        """Queue the initial instructions, sent by Synapse itself."""
+        """Queues the initial instructions, sent by Synapse itself."""
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
@@ -180,7 +179,7 @@ class Intake:
         return task
 
     async def resume(self, left: RecoveryPlan) -> None:
-        """Carry out the plan for the tasks of an earlier host: record, notify the senders that wait, queue."""
+        """Carries out the plan for the tasks of an earlier host: records, notifies the senders that wait, queues."""
         finished = frozenset(state for state in TaskState if state.is_terminal)
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
@@ -198,7 +197,7 @@ class Intake:
             await self._enqueue(task)
 
     async def release_held(self) -> None:
-        """Queue the held messages whose pair is below its rate limit again."""
+        """Queues the held messages whose pair is below its rate limit again."""
         for held in tuple(self._held):
             task_id, sender = held
             task = await self._journal.load(task_id)
@@ -227,7 +226,7 @@ class Intake:
     async def _open(
         self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, is_limited: bool = True
     ) -> Task:
-        """Open a task, or return the one that an earlier copy of the message opened.
+        """Opens a task, or returns the one that an earlier copy of the message opened.
 
         `is_limited` applies the quota and the limit of the queue.
 
@@ -274,7 +273,7 @@ class Intake:
         return task
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
-        """Continue a task: the message answers its open question, or is added to it and queued like any other."""
+        """Continues a task: the message answers its open question, or is added to it and queued like any other."""
         task = await self._find_continued(request, caller)
         digest = self._acceptance.digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
@@ -296,7 +295,7 @@ class Intake:
         return await self._add_prompt(message, task, digest)
 
     async def _find_continued(self, request: SendMessage, caller: Caller) -> Task:
-        """Return the task that a message continues, with the question that the caller may have been shown."""
+        """Returns the task that a message continues, with the question that the caller may have been shown."""
         task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
         if not task.state.is_interrupted:
             # A caller of a gateway may have read the question in the store before this process learns it is durable.
@@ -331,16 +330,18 @@ class Intake:
         return task
 
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
-        """Complete the task that waits for this reply; when its waiter has left, also queue the reply as a message."""
+        """Completes the task that waits for this reply; when its waiter has left, queues the reply too."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
         asked = task.waits_for
-        if asked and caller.is_agent and not await self._was_asked(asked, caller):
-            raise SenderMismatch(
-                f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
-            )
+        if asked and caller.is_agent:
+            agents = await self._registry.agents()
+            if not any(was_asked(asked, one) for one in agents if one.agent_id == caller.agent_id):
+                raise SenderMismatch(
+                    f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
+                )
         is_followed = self._feed.is_followed(task.id)
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
@@ -350,10 +351,6 @@ class Intake:
             # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
             await self._open(replace(request, in_reply_to=""), author or caller, is_limited=False)
         return task
-
-    async def _was_asked(self, asked: WaitTarget, caller: Caller) -> bool:
-        agents = await self._registry.agents()
-        return any(was_asked(asked, one) for one in agents if one.agent_id == caller.agent_id)
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
@@ -434,7 +431,7 @@ class Intake:
         return replace(message, message_id=MessageId(self._new_id()))
 
     async def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
-        """Return the sender's id and the task's metadata."""
+        """Returns the sender's id and the task's metadata."""
         # The registry may have to be read from disk, so it is asked only for a sender that is an agent.
         claimed = request.sender.sender_id if request.sender else ""
         is_agent = caller.is_agent or claimed not in ("", PERSON)
@@ -456,7 +453,7 @@ class PairRateLimit:
         self._recent: dict[frozenset[str], deque[float]] = {}
 
     def admit(self, one: str, other: str, now: float) -> bool:
-        """Count a message between the two at monotonic time `now`; return False when it has to be held."""
+        """Counts a message between the two at monotonic time `now`; returns False when it has to be held."""
         if self.limit <= 0:
             return True
         self._forget(now)

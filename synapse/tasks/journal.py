@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from synapse.core.errors import (
     AmbiguousTask,
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Update], None]
 Then = Callable[[Task], tuple[TaskEvent, ...]]
-T = TypeVar("T")
 
 FINISHED_IN_MEMORY: Final = 64
 """Callers that wait for the end ask for the task soon after it, if at all. With 512, each message took more CPU time
@@ -48,7 +47,7 @@ _PAGE: Final = 500
 
 
 def rebuild(known: Task | None, events: Iterable[TaskEvent]) -> Task:
-    """Return `known` with `events` applied to it; without it, the events begin with TaskOpened.
+    """Returns `known` with `events` applied to it; without it, the events begin with TaskOpened.
 
     For readers of the log (stores, feeds): recorded events are checked again only by the lifecycle.
     """
@@ -142,7 +141,7 @@ class Journal:
         self._listeners: list[tuple[Listener, Callable[[TaskId], bool]]] = []
 
     async def record(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> Task:
-        """Make the events of one task durable together, notify the listeners, and return the task after them.
+        """Makes the events of one task durable together, notifies the listeners, and returns the task after them.
 
         A `digest` claims the message id of the first event. `then` gets the task after the events and returns further
         events to record with them; it must not raise. Cancelling the wait does not withdraw the events.
@@ -157,7 +156,7 @@ class Journal:
         return await self.record_nowait(*events, digest=digest, then=then)
 
     def record_nowait(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> asyncio.Future[Task]:
-        """Like `record`, without waiting: queued behind earlier records of the task, and committed in groups."""
+        """Records without waiting: behind earlier records of the task, and committed in groups. See `record`."""
         self._require_lease()
         task_id = events[0].task_id
         for event in events:
@@ -169,7 +168,9 @@ class Journal:
         if self._loss is not None:
             entry.fail(self._loss)
             return entry.done
-        writer = self._writer_of(task_id)
+        writer = self._writers.get(task_id)
+        if writer is None:
+            writer = self._writers[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
         writer.waiting.append(entry)
         self._advance(writer)
         return entry.done
@@ -186,7 +187,7 @@ class Journal:
                 raise
 
     async def lease_lost(self) -> None:
-        """Wait until the lease is known to be lost."""
+        """Waits until the lease is known to be lost."""
         await self._lost.wait()
 
     @property
@@ -195,21 +196,21 @@ class Journal:
         return self._loss is not None
 
     async def adopt(self, inbox: str) -> Sequence[Task]:
-        """Read the open tasks of an inbox whose lease this process holds; return them and keep them in memory."""
+        """Reads the open tasks of an inbox whose lease this process holds; returns them and keeps them in memory."""
         tasks = await self._store.open_tasks(inbox)
         for task in tasks:
             self._writers.setdefault(task.id, _TaskWriter(task.id, Update(0, None, task)))
         return tasks
 
     async def load(self, task_id: TaskId) -> Task:
-        """Return the durable state of the task.
+        """Returns the durable state of the task.
 
         Raises TaskNotFound.
         """
         return self.known(task_id) or await self._store.load(task_id)
 
     async def load_latest(self, task_id: TaskId) -> Task:
-        """Wait for the task's pending append, which other processes may see before this one, then return the task.
+        """Waits for the task's pending append, which other processes may see before this one, then returns the task.
 
         Raises TaskNotFound.
         """
@@ -219,17 +220,17 @@ class Journal:
         return await self.load(task_id)
 
     def known(self, task_id: TaskId) -> Task | None:
-        """Return the task if this process has it in memory, without asking the store."""
+        """Returns the task if this process has it in memory, without asking the store."""
         known = self._known(task_id)
         return known.task if known else None
 
     def open_tasks(self) -> Sequence[Task]:
-        """Return the unfinished tasks that this process writes, in their durable state, oldest first."""
+        """Returns the unfinished tasks that this process writes, in their durable state, oldest first."""
         tasks = (writer.durable.task for writer in self._writers.values() if writer.durable is not None)
         return sorted((task for task in tasks if not task.state.is_terminal), key=lambda task: task.created_at)
 
     async def snapshot(self, task_id: TaskId) -> Update:
-        """Return the durable state of the task, with the seq of its last event.
+        """Returns the durable state of the task, with the seq of its last event.
 
         Raises TaskNotFound.
         """
@@ -244,7 +245,7 @@ class Journal:
         return now
 
     async def updates(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
-        """Yield the whole log of a task: each event with the task after it."""
+        """Yields the whole log of a task: each event with the task after it."""
         task: Task | None = None
         seq = 0
         while page := await self._store.read_after(seq, task_id=task_id, limit=_PAGE):
@@ -256,7 +257,7 @@ class Journal:
                 return
 
     async def resolve_id(self, prefix: str, inbox: str = "") -> TaskId:
-        """Return the id of the only task of the inbox whose id begins with `prefix`; hidden tasks do not count.
+        """Returns the id of the only task of the inbox whose id begins with `prefix`; hidden tasks do not count.
 
         Raises TaskNotFound or AmbiguousTask.
         """
@@ -273,7 +274,7 @@ class Journal:
         return found[0]
 
     async def find(self, wanted: str, inbox: str, *, exact: bool) -> Task:
-        """Return the task of the inbox that `wanted` names: by its whole id, or unless `exact` by a unique prefix.
+        """Returns the task of the inbox that `wanted` names: by its whole id, or unless `exact` by a unique prefix.
 
         Raises TaskNotFound or AmbiguousTask.
         """
@@ -283,7 +284,7 @@ class Journal:
         return task
 
     def listen(self, listener: Listener, wants: Callable[[TaskId], bool] = _all) -> Callable[[], None]:
-        """Call `listener` with each durable update of the tasks that it `wants`, in the order of the seqs.
+        """Calls `listener` with each durable update of the tasks that it `wants`, in the order of the seqs.
 
         Returns a function that stops it.
         """
@@ -300,17 +301,12 @@ class Journal:
             self._finished.move_to_end(task_id)
         return known
 
-    def _writer_of(self, task_id: TaskId) -> _TaskWriter:
-        writer = self._writers.get(task_id)
-        if writer is None:
-            writer = self._writers[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
-        return writer
-
     def _advance(self, writer: _TaskWriter) -> None:
-        """Send waiting entries to the store, as far as possible now."""
+        """Sends waiting entries to the store, as far as possible now."""
         while writer.waiting and writer.pending is None:
             if writer.task is None and not writer.waiting[0].opens:
-                self._read(writer)
+                writer.pending = asyncio.ensure_future(self._store.load(writer.task_id))
+                writer.pending.add_done_callback(partial(self._on_read, writer))
                 return
             try:
                 self._send(writer)
@@ -320,7 +316,7 @@ class Journal:
             self._retire(writer)
 
     def _send(self, writer: _TaskWriter) -> None:
-        """Append the first waiting entry, and those behind it that can go along. Raises Conflict when it is refused."""
+        """Appends the first waiting entry, and those behind it that can go along. Raises Conflict if it is refused."""
         task = writer.task
         going: list[_Entry] = []
         for entry in writer.waiting:
@@ -338,11 +334,12 @@ class Journal:
         appending = self._store.append(
             going[-1].after, _events_of(going), lease=self._require_lease(), digest=going[0].digest
         )
-        writer.pending = _as_future(appending)
+        # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
+        writer.pending = appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
         writer.pending.add_done_callback(partial(self._on_appended, writer))
 
     def _on_appended(self, writer: _TaskWriter, appending: asyncio.Future[int]) -> None:
-        """Take the result of the append that was on its way."""
+        """Takes the result of the append that was on its way."""
         entries, writer.on_its_way, writer.pending = writer.on_its_way, [], None
         if error := _error_of(appending):
             self._failed(writer, entries, error)
@@ -389,18 +386,14 @@ class Journal:
         return self._lease
 
     def _lose(self, loss: LeaseLost) -> None:
-        """Refuse all further records: a successor writes the inbox."""
+        """Refuses all further records: a successor writes the inbox."""
         if self._loss is None:
             self._loss = loss
             self._lost.set()
             log.error("lease_lost", extra={"inbox": self._lease.inbox if self._lease else ""})
 
-    def _read(self, writer: _TaskWriter) -> None:
-        writer.pending = asyncio.ensure_future(self._store.load(writer.task_id))
-        writer.pending.add_done_callback(partial(self._on_read, writer))
-
     def _on_read(self, writer: _TaskWriter, reading: asyncio.Future[Task]) -> None:
-        """Take the task that the store has read, and go on with the waiting entries."""
+        """Takes the task that the store has read, and goes on with the waiting entries."""
         writer.pending = None
         if error := _error_of(reading):
             _fail(writer.waiting, error)
@@ -410,7 +403,7 @@ class Journal:
         self._advance(writer)
 
     def _retire(self, writer: _TaskWriter) -> None:
-        """Remove an idle writer whose task is finished or no longer known."""
+        """Removes an idle writer whose task is finished or no longer known."""
         if self._writers.get(writer.task_id) is not writer:
             return
         if writer.durable is None:
@@ -446,11 +439,6 @@ def _part_length(part: Part) -> int:
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
     for entry in entries:
         entry.fail(error)
-
-
-def _as_future(appending: Awaitable[T]) -> asyncio.Future[T]:
-    # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
-    return appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
 
 
 def _error_of(future: asyncio.Future[Any]) -> BaseException | None:

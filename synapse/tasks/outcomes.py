@@ -33,7 +33,7 @@ from synapse.core.events import (
     TaskEvent,
 )
 from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
-from synapse.core.question import WAITING_FOR_PERSON, Question
+from synapse.core.question import WAITING_FOR_PERSON
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.task_metadata import question_noted, question_removed
 
@@ -58,7 +58,7 @@ _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
 
 
 def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
-    """Return the events to record for an event of the task's turn."""
+    """Returns the events to record for an event of the task's turn."""
     match event:
         case Answered():  # every turn has one, so it is tested first
             return answered(task, now, event)
@@ -79,7 +79,11 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
         case ArtifactProduced(artifact=artifact, append=append, last_chunk=last):
             return (ArtifactAdded(task_id=task.id, at=now, artifact=artifact, append=append, last_chunk=last),)
         case QuestionRaised(question=question):
-            return _question_raised(task, now, question)
+            return (
+                question_noted(task, now, question),
+                # The state comes last, so that a reader of the new state finds the question.
+                _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
+            )
         case Resumed(by=by):
             return close_question(task, now, TaskState.WORKING, f"answered: {by}")
         case InputRequested(parts=parts, authorization=authorization):
@@ -95,7 +99,7 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
 
 
 def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
-    """Return the events that complete the task; the answer becomes an artifact that names the source of its text."""
+    """Returns the events that complete the task; the answer becomes an artifact that names the source of its text."""
     events = [*close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)]
     if answer.parts:
         events.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
@@ -107,7 +111,7 @@ def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ..
 def replied(
     task: Task, now: datetime, message: Message, *, failed: bool, inferred: bool = False
 ) -> tuple[TaskEvent, ...]:
-    """Return the events that end the task with a reply; `failed` means that the agent could not do it."""
+    """Returns the events that end the task with a reply; `failed` means that the agent could not do it."""
     if failed:
         note = message.text or "the agent replied that it failed"
         return ended(task, now, TaskState.FAILED, "replied_failed", note)
@@ -115,7 +119,7 @@ def replied(
 
 
 def is_whole(event: TurnEvent) -> bool:
-    """Return whether an interrupted turn still ended by itself, because the interrupt came too late.
+    """Decides whether an interrupted turn still ended by itself, because the interrupt came too late.
 
     An agent that reports how its turn ended also reports when it was cut short; an answer read from the screen may be
     cut.
@@ -124,7 +128,7 @@ def is_whole(event: TurnEvent) -> bool:
 
 
 def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent, ...]:
-    """Return the events that end a turn interrupted by a more urgent message; they keep the answer so far."""
+    """Returns the events that end a turn interrupted by a more urgent message; they keep the answer so far."""
     kept: tuple[TaskEvent, ...] = ()
     if isinstance(event, Answered) and event.parts:
         kept = (ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, event.parts, event.source)),)
@@ -132,7 +136,7 @@ def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent,
 
 
 def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -> tuple[TaskEvent, ...]:
-    """Return the events that end the task without an answer. A task that only waits for a reply has no receipt."""
+    """Returns the events that end the task without an answer. A task that only waits for a reply has no receipt."""
     step = _FINAL_STEPS[EXPIRED if reason == EXPIRED else state]
     receipt = (_step(task, now, step, "journal", note),) if task.queued else ()
     closed = close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)
@@ -140,7 +144,7 @@ def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -
 
 
 def close_question(task: Task, now: datetime, state: TaskState, note: str = "") -> tuple[TaskEvent, ...]:
-    """Return the events that close the task's open question, if any, and continue the task in `state`.
+    """Returns the events that close the task's open question, if any, and continue the task in `state`.
 
     The state comes first, so that no reader sees a task that waits for input without a question.
     """
@@ -150,17 +154,17 @@ def close_question(task: Task, now: datetime, state: TaskState, note: str = "") 
 
 
 def agent_exited(task: Task, now: datetime, note: str) -> tuple[TaskEvent, ...]:
-    """Return the events that fail the task because the agent, or the program that worked on it, is gone."""
+    """Returns the events that fail the task because the agent, or the program that worked on it, is gone."""
     return ended(task, now, TaskState.FAILED, AGENT_EXITED, note)
 
 
 def expired(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """Return the events that fail the task because its deadline passed without proof that the agent has the message."""
+    """Returns the events that fail the task because its deadline passed without proof that the agent took it."""
     return ended(task, now, TaskState.FAILED, EXPIRED, "its deadline passed before it was delivered")
 
 
 def _deferred(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
-    """Return the events that withdraw an intent to type, which after a crash would look like a message in doubt."""
+    """Returns the events that withdraw an intent to type, which after a crash would look like a message in doubt."""
     closed = close_question(task, now, TaskState.SUBMITTED)
     if task.receipt is None or task.receipt.step is not ReceiptStep.TYPED:
         return closed
@@ -181,14 +185,6 @@ def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[T
     )
 
 
-def _question_raised(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
-    """The state comes last, so that a reader of the new state finds the question."""
-    return (
-        question_noted(task, now, question),
-        _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
-    )
-
-
 def _input_requested(task: Task, now: datetime, parts: tuple[Part, ...], state: TaskState) -> tuple[TaskEvent, ...]:
     question = Message(message_id=MessageId(f"{task.id}.{task.version + 1}"), role=Role.AGENT, parts=parts)
     return (
@@ -200,7 +196,7 @@ def _input_requested(task: Task, now: datetime, parts: tuple[Part, ...], state: 
 
 
 def _partial_answer(task: Task, now: datetime, text: str, source: str) -> tuple[TaskEvent, ...]:
-    """Return the answer so far as an artifact that the whole answer will replace; only its new text is recorded."""
+    """Returns the answer so far as an artifact that the whole answer will replace; only its new text is recorded."""
     whole = _answer(task, (TextPart(text=text),), source)
     whole = replace(whole, metadata={**whole.metadata, PARTIAL: True})
     known = next((one for one in task.artifacts if one.artifact_id == whole.artifact_id), None)

@@ -67,7 +67,7 @@ class Questions:
         self._answering = asyncio.Lock()
 
     async def asking(self, question: Question | None) -> Task | None:
-        """Return the task in whose turn the agent asks `question`, which its driver saw; the task may not show it yet.
+        """Returns the task in whose turn the agent asks `question`, which its driver saw; the task may not show it yet.
 
         A question that the task still has, but the driver no longer sees, counts too: its end is being recorded.
         """
@@ -78,7 +78,7 @@ class Questions:
         return task if task.question or question else None
 
     async def recorded(self, task: Task) -> Task:
-        """Return the task once it shows the question that its driver has seen, which is being recorded."""
+        """Returns the task once it shows the question that its driver has seen, which is being recorded."""
         is_asked = task.id == self._worker.current and self._worker.question is not None
         # Before there is proof that the program has the message, questions are not recorded.
         if is_asked and task.question is None and not is_in_doubt(task):
@@ -86,7 +86,7 @@ class Questions:
         return await self._journal.load(task.id)
 
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
-        """Answer the open question of `task`, or of the agent outside of a task; return the task after it.
+        """Answers the open question of `task`, or of the agent outside of a task; returns the task after it.
 
         Raises:
             NothingAsked: there is no open question.
@@ -107,7 +107,7 @@ class Questions:
             return await self._give(question, choice, task, caller)
 
     async def answer_with(self, message: Message, task: Task, caller: Caller, digest: str, find: FindMessage) -> Task:
-        """Answer the open question of `task` with a message; the task keeps it, and it is never typed as a prompt.
+        """Answers the open question of `task` with a message; the task keeps it, and it is never typed as a prompt.
 
         A message with a `digest` answers once: `find` returns the task that contains it already.
 
@@ -129,7 +129,7 @@ class Questions:
             return await self._give(question, choice, task, caller) or task
 
     async def deny(self) -> bool:
-        """Deny the open question, because its task was canceled; return False when it stays open for a person."""
+        """Denies the open question, because its task was canceled; returns False when it stays open for a person."""
         question = self._worker.question
         if question is None:
             return True
@@ -181,8 +181,13 @@ class Questions:
             return None
         # The task's next state can be awaited only once this question is gone from it.
         await self._until(task, lambda now: now is None or now.id != question.id)
-        answered = {"question": question.title, "choice": label_of(question, choice), "by": _who(caller), "how": how}
-        await self._note(task, answered)
+        by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
+        answered = {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
+        try:
+            await self._journal.record(answer_noted(task, self._clock.now(), answered))
+        except StoreFailed as failure:
+            # The question is answered nonetheless.
+            log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})
         return await self._journal.load(task.id)
 
     async def _require_open(self, question: Question, task: Task | None) -> None:
@@ -191,7 +196,7 @@ class Questions:
             raise _gone(question)
 
     async def _until(self, task: Task, holds: Callable[[Question | None], bool]) -> None:
-        """Wait until `holds` is true of the task's open question, at most RECORD_SECONDS."""
+        """Waits until `holds` is true of the task's open question, at most RECORD_SECONDS."""
         reached = asyncio.Event()
 
         def on_update(update: Update) -> None:
@@ -208,13 +213,6 @@ class Questions:
         finally:
             stop()
 
-    async def _note(self, task: Task, answered: dict[str, str]) -> None:
-        try:
-            await self._journal.record(answer_noted(task, self._clock.now(), answered))
-        except StoreFailed as failure:
-            # The question is answered nonetheless.
-            log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})
-
 
 def _gone(question: Question) -> QuestionGone:
     return QuestionGone(f"'{question.title}' was answered meanwhile")
@@ -222,7 +220,3 @@ def _gone(question: Question) -> QuestionGone:
 
 def _name(task: Task | None) -> str:
     return "" if task is None else f"task {task.short_id}"
-
-
-def _who(caller: Caller) -> str:
-    return caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")

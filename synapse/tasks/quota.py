@@ -40,7 +40,7 @@ class Quota:
         self._measured = float("-inf")
 
     async def take(self, size: int) -> None:
-        """Count `size` bytes that are to be stored. Raises QuotaExceeded when they exceed the limit."""
+        """Counts `size` bytes that are to be stored. Raises QuotaExceeded when they exceed the limit."""
         if not self._limit:
             return
         is_old = self._clock.monotonic() - self._measured > REMEMBERED_SECONDS
@@ -67,7 +67,7 @@ class KeyQuotas:
         self._quotas: dict[str, Quota] = {}
 
     async def take(self, request: Request[object], caller: Caller) -> None:
-        """Count the bytes that `request` stores for `caller`. Raises QuotaExceeded."""
+        """Counts the bytes that `request` stores for `caller`. Raises QuotaExceeded."""
         size = _size_asked(request)
         # Callers in the scope of this machine's user share that user's storage, which only agents' quotas limit.
         if not size or not self._limit or caller.is_own_user or caller.scope == LOCAL_SCOPE:
@@ -83,13 +83,13 @@ class KeyQuotas:
 
 
 def message_in(request: Request[object]) -> Message | None:
-    """Return the message that a request asks to be stored, if any."""
+    """Returns the message that a request asks to be stored, if any."""
     asked = _innermost(request)
     return asked.message if isinstance(asked, SendMessage | CreateTask) else None
 
 
 def _size_asked(request: Request[object]) -> int:
-    """Return about how many bytes the request stores; 0 when it only reads or ends a task."""
+    """Returns about how many bytes the request stores; 0 when it only reads or ends a task."""
     match asked := _innermost(request):
         case SendMessage() | CreateTask():
             return size_of(asked.message, asked.metadata)
@@ -110,7 +110,7 @@ def _innermost(request: Request[object]) -> Request[object]:
 
 
 def size_of(message: Message, metadata: Json) -> int:
-    """Return about how many bytes a message takes in the store; files are stored as base64."""
+    """Returns about how many bytes a message takes in the store; files are stored as base64."""
     described = sum(len(repr(one)) for one in (message.metadata, metadata) if one)
     return described + sum(map(_size_of_part, message.parts))
 
@@ -127,7 +127,7 @@ def _size_of_part(part: Part) -> int:
 
 
 def _shown(size: int) -> str:
-    """Return the size in the shortest unit, such as `1.5 GB`."""
+    """Returns the size in the shortest unit, such as `1.5 GB`."""
     amount, units = float(size), list(_UNITS)
     while amount >= 1024 and len(units) > 1:
         amount /= 1024

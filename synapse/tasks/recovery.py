@@ -26,7 +26,7 @@ _ON_ITS_WAY: Final = frozenset({ReceiptStep.TYPED, ReceiptStep.SUBMITTED, Receip
 
 
 def ends_with_us(_task: Task) -> bool:
-    """Return False: the default, for agents whose work ends with the process that runs them."""
+    """Returns False: the default, for agents whose work ends with the process that runs them."""
     return False
 
 
@@ -43,7 +43,7 @@ class RecoveryPlan:
 def plan(  # noqa: C901 - one case per kind of task
     left: Iterable[Task], now: datetime, can_resume: Callable[[Task], bool] = ends_with_us
 ) -> RecoveryPlan:
-    """Decide what becomes of the open tasks, given oldest first.
+    """Decides what becomes of the open tasks, given oldest first.
 
     `can_resume` says whether the agent has the task's last message and can still be asked for its result.
     """
@@ -74,37 +74,37 @@ def plan(  # noqa: C901 - one case per kind of task
 
 
 def is_instruction(task: Task) -> bool:
-    """Return whether the task holds an agent's initial instructions; no other sender can claim to be the system."""
+    """Decides whether the task holds an agent's initial instructions; no other sender can claim to be the system."""
     return task.sender.sender_id == SYSTEM
 
 
 def last_prompt(task: Task) -> Message:
-    """Return the task's last message that is, or was, to be typed."""
+    """Returns the task's last message that is, or was, to be typed."""
     return next((message for message in reversed(task.history) if ANSWERS not in message.metadata), task.message)
 
 
 def as_prompt(message: Message) -> Message:
-    """Return the message without the key ANSWERS: set by a caller, it would keep the message from being typed."""
+    """Returns the message without the key ANSWERS: set by a caller, it would keep the message from being typed."""
     if ANSWERS not in message.metadata:
         return message
     return replace(message, metadata={key: value for key, value in message.metadata.items() if key != ANSWERS})
 
 
 def is_waiting_in_queue(task: Task) -> bool:
-    """Return whether nothing of the task's last message was typed yet."""
+    """Decides whether nothing of the task's last message was typed yet."""
     return task.queued and task.receipt is not None and task.receipt.step is ReceiptStep.QUEUED
 
 
 def is_waiting_for_reply(task: Task) -> bool:
-    """Return whether the task waits for an agent that can be found again: it replies, or is found to be lost."""
+    """Decides whether the task waits for an agent that can be found again: it replies, or is found to be lost."""
     return not task.queued and task.waits_for is not None and bool(task.waits_for.inbox)
 
 
 def is_being_worked_on(task: Task) -> bool:
-    """Return whether the agent has, or was being given, the task's last message and has not ended the turn."""
+    """Decides whether the agent has, or was being given, the task's last message and has not ended the turn."""
     return task.queued and task.receipt is not None and task.receipt.step in _ON_ITS_WAY
 
 
 def is_in_doubt(task: Task) -> bool:
-    """Return whether the task's last message was typed without proof that the agent took it."""
+    """Decides whether the task's last message was typed without proof that the agent took it."""
     return task.queued and task.receipt is not None and task.receipt.step is ReceiptStep.TYPED

@@ -56,12 +56,12 @@ class Replies:
         self._requests: dict[str, Task] = {}
 
     def expect(self, task: Task) -> None:
-        """Remember a request whose sender waits for a reply."""
+        """Remembers a request whose sender waits for a reply."""
         if task.reply_to is not None:
             self._requests[task.id] = task
 
     def turn_ended(self, task: Task) -> None:
-        """Reply with the final text of an ended task, if its sender waits and has no reply yet."""
+        """Replies with the final text of an ended task, if its sender waits and has no reply yet."""
         if not task.state.is_terminal:
             return
         known = self._requests.pop(task.id, None)
@@ -69,7 +69,7 @@ class Replies:
             self._owed.put_nowait(_OwedReply(task, reply_parts(task), failed=task.state is not TaskState.COMPLETED))
 
     def agent_exits(self, why: str, resumable: Container[TaskId] = ()) -> None:
-        """Reply to every waiting sender that the agent exits, though its message stays queued for the next start.
+        """Replies to every waiting sender that the agent exits, though its message stays queued for the next start.
 
         The answers of `resumable` tasks arrive after the next start, so their senders keep waiting.
         """
@@ -79,25 +79,25 @@ class Replies:
         self._requests.clear()
 
     def resume(self, finished: Task) -> None:
-        """Send the reply that an earlier host still owed: it stopped between the end of the turn and the reply."""
+        """Sends the reply that an earlier host still owed: it stopped between the end of the turn and the reply."""
         self.expect(finished)
         self.turn_ended(finished)
 
     async def run(self) -> None:
-        """Deliver owed replies until cancelled; a sender that does not respond delays no other reply."""
+        """Delivers owed replies until cancelled; a sender that does not respond delays no other reply."""
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._deliver_inferred(await self._owed.get()))
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the owed replies are delivered, at most for `seconds`."""
+        """Waits until the owed replies are delivered, at most for `seconds`."""
         try:
             await asyncio.wait_for(self._owed.join(), seconds)
         except TimeoutError:
             log.warning("replies_not_carried", extra={"count": self._owed.qsize()})
 
     async def reply(self, request: Reply, current: str | None) -> Replied:
-        """Reply to the request that `request` names by id, else to that of the running turn, else to the last one.
+        """Replies to the request that `request` names by id, else to that of the running turn, else to the last one.
 
         Raises:
             TaskNotFound: no request waits for a reply.
@@ -128,7 +128,7 @@ class Replies:
         return next(reversed(self._requests.values()))
 
     async def _settle(self, task: Task, request: Reply) -> None:
-        """Record the explicit reply as the task's answer, whatever the screen shows later."""
+        """Records the explicit reply as the task's answer, whatever the screen shows later."""
         now = self._clock.now()
         task = await self._journal.load(task.id)
         if task.state.is_terminal:
@@ -159,7 +159,7 @@ class Replies:
             log.warning("reply_not_noted", extra={"task": task.id, "error": error.code})
 
     async def _deliver(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
-        """Deliver the reply to the sender's host; a sender without a waiting task follows ours."""
+        """Delivers the reply to the sender's host; a sender without a waiting task follows ours."""
         waiting = _waiting_task(task)
         if waiting:
             reply = AgentReply(sender=self._me, in_reply_to=waiting, parts=parts, failed=failed, inferred=inferred)
@@ -172,7 +172,7 @@ def _waiting_task(task: Task) -> str:
 
 
 def reply_parts(task: Task) -> tuple[Part, ...]:
-    """Return the text of an inferred reply: the last artifact, or why there is none."""
+    """Returns the text of an inferred reply: the last artifact, or why there is none."""
     if task.state is TaskState.COMPLETED and task.artifacts:
         return task.artifacts[-1].parts
     return (TextPart(text=task.note or task.reason or "the turn ended without an answer"),)

@@ -25,17 +25,17 @@ from synapse.tasks import outcomes
 
 
 def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
-    """Return the error for a request that a service does not support."""
+    """Returns the error for a request that a service does not support."""
     return UnsupportedOperation(f"{who} does not support {type(request).__name__}")
 
 
 def visible_scope(caller: Caller) -> str:
-    """Return the scope that a query of the store is limited to; empty for a caller that sees all."""
+    """Returns the scope that a query of the store is limited to; empty for a caller that sees all."""
     return "" if caller.sees_all else caller.scope
 
 
 def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
-    """Return the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
+    """Returns the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
     return TaskQuery(
         inbox=inbox,
         scope=visible_scope(caller),
@@ -51,14 +51,14 @@ def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
 
 
 def require_visible(task: Task, caller: Caller, wanted: str) -> Task:
-    """Return the task. Raises TaskNotFound(wanted) when it is deleted or not visible to the caller."""
+    """Returns the task. Raises TaskNotFound(wanted) when it is deleted or not visible to the caller."""
     if task.hidden or not caller.sees(task.scope):
         raise TaskNotFound(wanted)
     return task
 
 
 async def find_message(request: GetMessage, caller: Caller, store: TaskStore, inbox: str = "") -> TaskId:
-    """Return the id of the task that contains the message; an empty inbox means any. Raises NotFound."""
+    """Returns the id of the task that contains the message; an empty inbox means any. Raises NotFound."""
     known = await store.find_message(inbox, visible_scope(caller), request.message_id)
     if known is None:
         raise NotFound(f"no message '{request.message_id}'")
@@ -66,7 +66,7 @@ async def find_message(request: GetMessage, caller: Caller, store: TaskStore, in
 
 
 async def find_repeated(message: Message, digest: str, scope: str, inbox: str, store: TaskStore) -> TaskId | None:
-    """Return the task that an earlier copy of this message opened, or None.
+    """Returns the task that an earlier copy of this message opened, or None.
 
     Raises MessageIdReused when the id was used before with other content.
     """
@@ -88,7 +88,7 @@ def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
 
 
 def deadline_of(request: SendMessage, default_seconds: float | None, clock: Clock) -> Deadline | None:
-    """Return when the message expires: at its own deadline or ttl, else after the default. Raises InvalidRequest."""
+    """Returns when the message expires: at its own deadline or ttl, else after the default. Raises InvalidRequest."""
     if request.deadline is not None:
         return deadline_at(request.deadline, clock)
     seconds = request.metadata.get("ttl")
@@ -106,12 +106,12 @@ def require_updates(task: Task, after: int | None) -> None:
 
 
 def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """Return the events that cancel the task. Raises TaskNotCancelable when it has ended."""
+    """Returns the events that cancel the task. Raises TaskNotCancelable when it has ended."""
     if task.state.is_terminal:
         raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
     return outcomes.ended(task, now, TaskState.CANCELED, "canceled", "canceled by request")
 
 
 def is_settled(state: TaskState) -> bool:
-    """Return whether a task in this state has ended or waits for input, so that it does not change by itself."""
+    """Decides whether a task in this state has ended or waits for input, so that it does not change by itself."""
     return state.is_terminal or state.is_interrupted

@@ -86,7 +86,7 @@ R = TypeVar("R")
 
 
 def never(_message: Message) -> bool:
-    """Return False: the default, for agents that answer with tasks only."""
+    """Returns False: the default, for agents that answer with tasks only."""
     return False
 
 
@@ -131,7 +131,7 @@ class AgentTasks:
         self._waiter = TaskWaiter(intake, journal, feed, answers_directly)
 
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
-        """Call the method for `request`. Raises a SynapseError, at once or when the result is awaited."""
+        """Calls the method for `request`. Raises a SynapseError, at once or when the result is awaited."""
         method = method_for(self, request)
         if method is None:
             raise unsupported("this agent", request)
@@ -222,7 +222,7 @@ class AgentTasks:
         )
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
-        """Return a stream of the agent's status, then each change of its state."""
+        """Returns a stream of the agent's status, then each change of its state."""
         return follow_status(self._driver)
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
@@ -236,7 +236,7 @@ class AgentTasks:
         return self._hook_reports.take(request, caller)
 
     async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
-        """Handle a request that a gateway sends for its caller; the caller does not gain a person's rights.
+        """Handles a request that a gateway sends for its caller; the caller does not gain a person's rights.
 
         Raises PersonRequired when the gateway is not run by this user, or what `handle` raises.
         """
@@ -267,7 +267,7 @@ class AgentTasks:
         return await self._externals.send(request)
 
     async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
-        """Return the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
+        """Returns the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
         return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
     def _pushes(self) -> PushService:
@@ -282,7 +282,7 @@ class AgentTasks:
     async def _stream_to_waiter(
         self, task: Task, updates: AsyncGenerator[Update, None]
     ) -> AsyncGenerator[Update, None]:
-        """Follow a task that waits for a reply; record when its last reader leaves, so that it no longer counts."""
+        """Follows a task that waits for a reply; records when its last reader leaves, so that it no longer counts."""
         try:
             async with aclosing(updates):
                 await self._note_waiter(task, left=False)
@@ -299,7 +299,7 @@ class AgentTasks:
 
 
 async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:
-    """Return the task, or None when the store fails: a status is useful without it."""
+    """Returns the task, or None when the store fails: a status is useful without it."""
     try:
         return await reading
     except StoreFailed:
@@ -336,7 +336,7 @@ class TaskWaiter:
         journal.listen(self._on_update, self._waiting.__contains__)
 
     async def wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
-        """Send a message; return its task, which can be awaited unless it has settled.
+        """Sends a message; returns its task, which can be awaited unless it has settled.
 
         Raises what `Intake.send` raises.
         """
@@ -344,7 +344,7 @@ class TaskWaiter:
         return PendingTask(task) if is_settled(task.state) else PendingTask(task, self._settled(task))
 
     async def follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
-        """Send a message; return a stream of its task as it is now, then each update until it has settled.
+        """Sends a message; returns a stream of its task as it is now, then each update until it has settled.
 
         For an agent that answers with a plain message, which shows no task, the stream has only the settled task.
 
@@ -412,7 +412,7 @@ class HookReports:
         self._endpoint = endpoint
 
     async def take(self, request: ReportSignal, caller: Caller) -> Pending[Json | None]:
-        """Pass on a report; return the answer for its hook, which may still be pending.
+        """Passes on a report; returns the answer for its hook, which may still be pending.
 
         Raises:
             UnsupportedOperation: the CLI has no hooks.
@@ -421,10 +421,9 @@ class HookReports:
         if self._endpoint is None:
             raise UnsupportedOperation("this agent's CLI has no hooks")
         # On the Unix socket the kernel proves the agent; a connection on the port proves only the user.
-        is_own = caller.agent_id == self._me.agent_id or self._brings_secret(request.secret)
+        is_own = caller.agent_id == self._me.agent_id or hmac.compare_digest(
+            request.secret.encode(), self._endpoint.secret.encode()
+        )
         if not is_own:
             raise AccessDenied("only the agent's own CLI may report here")
         return Pending(None, self._endpoint.receive(request.payload))
-
-    def _brings_secret(self, given: str) -> bool:
-        return self._endpoint is not None and hmac.compare_digest(given.encode(), self._endpoint.secret.encode())

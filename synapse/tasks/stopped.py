@@ -114,13 +114,13 @@ class StoppedTasks:
         self._new_context_id = new_context_id
 
     def of(self, inbox: str, agent_id: str) -> StoppedTasks:
-        """Return the service for one inbox; `agent_id` is the id of its agent as far as it is known."""
+        """Returns the service for one inbox; `agent_id` is the id of its agent as far as it is known."""
         one = copy(self)
         one.__dict__.update(_inbox=inbox, _agent_id=agent_id)
         return one
 
     async def send(self, request: SendMessage, caller: Caller) -> Task:
-        """Queue a message, durably, for the next start of its agent. A repeated message returns its first task.
+        """Queues a message, durably, for the next start of its agent. A repeated message returns its first task.
 
         Raises:
             Conflict: the agent has just started.
@@ -222,19 +222,19 @@ class StoppedTasks:
         raise _refused(request)
 
     async def last_inbox(self, agent_id: str) -> str:
-        """Return the inbox of the agent that last had this id, or an empty string; another may have its port by now."""
+        """Returns the inbox of the agent that last had this id, or an empty string; another may have its port now."""
         page = await self._store.list(TaskQuery(agent_id=agent_id, limit=1))
         return page.tasks[0].inbox if page.tasks else ""
 
     async def waiting(self, caller: Caller) -> tuple[Task, ...]:
-        """Return the queued tasks of all agents, running ones too, in order of delivery."""
+        """Returns the queued tasks of all agents, running ones too, in order of delivery."""
         query = TaskQuery(scope=visible_scope(caller), states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
         tasks = [await self._expire(task) async for task in self._each(query)]
         waiting = (task for task in tasks if is_waiting_in_queue(task) and not is_instruction(task))
         return tuple(sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at)))
 
     async def recent(self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller) -> tuple[Task, ...]:
-        """Return the last `limit` wanted tasks of all agents, running ones too, latest change first."""
+        """Returns the last `limit` wanted tasks of all agents, running ones too, latest change first."""
         found = list[Task]()
         if limit:
             async for task in self._each(TaskQuery(scope=visible_scope(caller), limit=_PAGE)):
@@ -257,7 +257,7 @@ class StoppedTasks:
         return await journal.record(opened, digest=digest)
 
     async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
-        """Return the task that `wanted` names, in this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
+        """Returns the task that `wanted` names, in this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
         task_id = TaskId(wanted) if exact else await self._reader.resolve_id(wanted, self._inbox)
         # From the store, not from memory: a host may have written it since.
         task = require_visible(await self._store.load(task_id), caller, wanted)
@@ -266,7 +266,7 @@ class StoppedTasks:
         return task
 
     async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
-        """Yield all tasks that match the query, page by page."""
+        """Yields all tasks that match the query, page by page."""
         page = await self._store.list(query)
         for task in page.tasks:
             yield task
@@ -276,7 +276,7 @@ class StoppedTasks:
                 yield task
 
     async def _expire(self, task: Task) -> Task:
-        """Return the task, expired if its deadline has passed: no host expires it while the agent is not running."""
+        """Returns the task, expired if its deadline has passed: no host expires it while the agent is not running."""
         now = self._clock.now()
         if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
@@ -292,7 +292,7 @@ class StoppedTasks:
 
     @asynccontextmanager
     async def _lease(self, inbox: str) -> AsyncGenerator[Journal]:
-        """Hold the inbox lease; yield a journal that writes with it. Raises Conflict when the agent is running."""
+        """Holds the inbox lease; yields a journal that writes with it. Raises Conflict when the agent is running."""
         # Callers of one gateway wait here for each other instead of polling for the lease.
         async with self._acquiring.setdefault(inbox, asyncio.Lock()):
             lease = await self._acquire(inbox)

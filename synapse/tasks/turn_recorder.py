@@ -45,7 +45,7 @@ class StoreRetry:
         self.failing_since: datetime | None = None
 
     async def retry_until_stored(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run `operation`; repeat it every RETRY_SECONDS while it raises StoreFailed."""
+        """Runs `operation`; repeats it every RETRY_SECONDS while it raises StoreFailed."""
         while True:
             try:
                 result = await operation()
@@ -77,7 +77,7 @@ class TurnRecorder:
         self._all_durable.set()
 
     def add(self, *events: TaskEvent) -> None:
-        """Record the events that end a turn, without waiting for the store."""
+        """Records the events that end a turn, without waiting for the store."""
         self._pending += 1
         self._all_durable.clear()
         if self._pending >= MOST_PENDING:
@@ -90,17 +90,17 @@ class TurnRecorder:
         return self._room.is_set()
 
     async def wait_for_room(self) -> None:
-        """Wait until another turn may start."""
+        """Waits until another turn may start."""
         await self._room.wait()
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all added ends are durable, at most for `seconds`."""
+        """Waits until all added ends are durable, at most for `seconds`."""
         if self._pending:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_durable.wait(), seconds)
 
     async def close(self, seconds: float) -> None:
-        """Drain, then stop retrying: recovery at the next start decides about turns whose end was not stored."""
+        """Drains, then stops retrying: recovery at the next start decides about turns whose end was not stored."""
         try:
             await self.drain(seconds)
         finally:
@@ -118,7 +118,7 @@ class TurnRecorder:
         repair.add_done_callback(self._on_repaired)
 
     async def _repair(self, events: Sequence[TaskEvent]) -> None:
-        """Record events that could not be recorded; fail the task when they never can be."""
+        """Records events that could not be recorded; fails the task when they never can be."""
         task_id = events[0].task_id
         retry = self._store_retry.retry_until_stored
         try:

@@ -49,7 +49,7 @@ class InDoubt:
         self._deciding = asyncio.Lock()
 
     async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
-        """Apply a person's decision about a task in doubt.
+        """Applies a person's decision about a task in doubt.
 
         Raises:
             PersonRequired: the caller is not a person.
@@ -68,7 +68,7 @@ class InDoubt:
             return await self._decide(request.verdict, task)
 
     async def expire(self) -> None:
-        """Fail every message whose deadline passed without proof that the agent took it."""
+        """Fails every message whose deadline passed without proof that the agent took it."""
         async with self._deciding:
             for task in self._journal.open_tasks():
                 if self._is_overdue(task):
@@ -130,7 +130,7 @@ class InDoubt:
         return task
 
     async def _clear_input(self, task: Task) -> None:
-        """Clear the message from the agent's input if Enter was not pressed yet, so that it can be typed again.
+        """Clears the message from the agent's input if Enter was not pressed yet, so that it can be typed again.
 
         The driver clears only text that is certainly ours; other text in the input keeps the gate shut, and the retry
         waits.
@@ -163,7 +163,7 @@ class ReplyRecovery:
         self._clock = clock
 
     async def note_waiters_left(self, waiting: Iterable[Task]) -> None:
-        """Record that the waiters of these tasks have left: most likely they ended with the program.
+        """Records that the waiters of these tasks have left: most likely they ended with the program.
 
         Call it before this host can be reached, so that a waiter that comes back is recorded after it.
         """
@@ -171,7 +171,7 @@ class ReplyRecovery:
             await self._journal.record(waiter_noted(task, self._clock.now(), left=True))
 
     async def take(self, waiting: Iterable[Task]) -> None:
-        """Complete the tasks whose reply is in the store, and fail those that the agent asked never received.
+        """Completes the tasks whose reply is in the store, and fails those that the agent asked never received.
 
         Call it once this host is registered: later replies are then delivered to it.
         """
@@ -191,7 +191,7 @@ class ReplyRecovery:
             await self._intake.take_missed_reply(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
 
     async def _asked(self, waiting: Task) -> Task | None:
-        """Return the task that the request opened at the agent that was asked, or None."""
+        """Returns the task that the request opened at the agent that was asked, or None."""
         if waiting.waits_for is None:
             return None
         page = await self._store.list(TaskQuery(inbox=waiting.waits_for.inbox, metadata=asked_for(waiting)))

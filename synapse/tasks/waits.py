@@ -46,7 +46,7 @@ Cycle = tuple[Party, ...]
 
 
 def find_cycle(waits: Iterable[Wait], new: Wait) -> Cycle:
-    """Return the shortest cycle that `new` would close, starting with its waiter; empty if it closes none."""
+    """Returns the shortest cycle that `new` would close, starting with its waiter; empty if it closes none."""
     waiter, target = new
     ahead: dict[Party, set[Party]] = {}
     for one, other in waits:
@@ -64,7 +64,7 @@ def find_cycle(waits: Iterable[Wait], new: Wait) -> Cycle:
 
 
 async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
-    """Return the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
+    """Returns the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
     waiting = [task for task in page.tasks if await _is_waited_for(task, store)]
     inboxes = {task.agent_id: task.inbox for task in (*waiting, new)}
@@ -72,7 +72,7 @@ async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
 
 
 def waits_for_one_of(parties: Cycle, task: Task) -> bool:
-    """Return whether the task may wait for one of these agents; a task that names no agent may."""
+    """Decides whether the task may wait for one of these agents; a task that names no agent may."""
     asked = task.waits_for
     if asked is None:
         return True
@@ -80,12 +80,12 @@ def waits_for_one_of(parties: Cycle, task: Task) -> bool:
 
 
 def was_asked(asked: WaitTarget, entry: AgentEntry) -> bool:
-    """Return whether `entry` is the agent that was asked."""
+    """Decides whether `entry` is the agent that was asked."""
     return entry.is_agent_of(asked.inbox, asked.agent_id)
 
 
 def _wait(task: Task, inboxes: Mapping[str, str]) -> Wait:
-    """Return the wait for the end of a task; `inboxes` gives the inbox of a waiter that sent only its id."""
+    """Returns the wait for the end of a task; `inboxes` gives the inbox of a waiter that sent only its id."""
     waiter = task.sender
     inbox = waiter.inbox or inboxes.get(waiter.sender_id, "")
     return Party.of(waiter.sender_id, inbox), Party.of(task.agent_id, task.inbox)
@@ -111,7 +111,7 @@ class LostAgents:
         self._lost_since: dict[TaskId, float] = {}
 
     async def fail_lost(self) -> None:
-        """Fail tasks that have waited GRACE_SECONDS for an agent that is not registered."""
+        """Fails tasks that have waited GRACE_SECONDS for an agent that is not registered."""
         waiting = [(task, task.waits_for) for task in self._journal.open_tasks() if not task.queued and task.waits_for]
         agents = await self._registry.agents() if waiting else ()
         lost = [(task, asked) for task, asked in waiting if not any(was_asked(asked, agent) for agent in agents)]

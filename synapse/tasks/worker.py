@@ -77,7 +77,7 @@ _BY_RANK: Final = attrgetter("rank")
 
 
 def never_at_once(_message: Message) -> None:
-    """Return None: the default, for agents that take a turn for every message."""
+    """Returns None: the default, for agents that take a turn for every message."""
 
 
 class _TurnEnd(Enum):
@@ -113,20 +113,20 @@ class _Running:
 
     @classmethod
     def begin(cls, item: _QueuedMessage) -> _Running:
-        """Return the turn of a message; for a resumed one the agent is known to have it."""
+        """Returns the turn of a message; for a resumed one the agent is known to have it."""
         running = cls(item, proven=item.resumed, typed=item.resumed)
         if item.resumed:
             running.settled.set()
         return running
 
     def abandon(self) -> None:
-        """Stop waiting for the driver: cancel the wait, once."""
+        """Stops waiting for the driver: cancels the wait, once."""
         if self.waiter is not None and not self.is_abandoned:
             self.waiter.cancel()
         self.is_abandoned = True
 
     def consumes_cancellation(self) -> bool:
-        """Return whether only `abandon` cancelled the wait, so that the worker goes on."""
+        """Decides whether only `abandon` cancelled the wait, so that the worker goes on."""
         return self.is_abandoned and self.waiter is not None and self.waiter.uncancel() == 0
 
 
@@ -174,32 +174,34 @@ class AgentWorker:
         return len(self._queue)
 
     def held(self) -> Hold | None:
-        """Return why messages wait; None when none wait, or the agent works on one from this queue."""
+        """Returns why messages wait; None when none wait, or the agent works on one from this queue."""
         now, view = self._clock.now(), self._driver.view()
-        found = self._store_hold(now) or (self._turn_hold(view) if self._is_in_turn else self._gate_hold(now, view))
+        # Part of a message may have reached the agent.
+        is_in_turn = self._running is not None and self._running.typed
+        found = self._store_hold(now) or (self._turn_hold(view) if is_in_turn else self._gate_hold(now, view))
         if found is None:
             return None
         is_late = now - found.since >= self._patience and found.reason is not HoldReason.WORKING
         return replace(found, is_overdue=is_late)
 
     def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
-        """Follow a message that the agent took before this process started, ahead of all queued messages."""
+        """Follows a message that the agent took before this process started, ahead of all queued messages."""
         self._queue.add(task.id, message, task.priority, first=first, resumed=True)
         self._changed.set()
 
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
-        """Queue a message; one of priority 5 interrupts the running turn."""
+        """Queues a message; one of priority 5 interrupts the running turn."""
         try:
             if task.priority == INTERRUPT_PRIORITY:
                 # Before it is queued: a later interrupt could hit the message itself.
                 await self._interrupt_running()
         finally:
-            # In any case: the message is durable, so nobody would queue it again before the next start.
+            # In any case: the message is durable, so nothing would queue it again before the next start.
             self._queue.add(task.id, message, task.priority, first=first)
             self._changed.set()
 
     def events_at_once(self, opened: Task) -> tuple[TaskEvent, ...]:
-        """Return the events of a new task's whole turn if the agent can answer at once; empty if it must be queued.
+        """Returns the events of a new task's whole turn if the agent can answer at once; empty if it must be queued.
 
         Such a turn has no outside effect, so message and answer are recorded together, and a crash before that leaves
         nothing behind.
@@ -215,12 +217,12 @@ class AgentWorker:
             return ()
 
     def withdraw(self, task_id: TaskId) -> bool:
-        """Remove a task from the queue; return False when it was not queued."""
+        """Removes a task from the queue; returns False when it was not queued."""
         self._changed.set()
         return self._queue.remove(task_id)
 
     async def interrupt(self) -> None:
-        """Ask the agent to stop the running turn."""
+        """Asks the agent to stop the running turn."""
         await self._driver.interrupt()
 
     @property
@@ -229,15 +231,15 @@ class AgentWorker:
         return self._driver.view().question
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer the open question; see `Driver.answer`."""
+        """Answers the open question; see `Driver.answer`."""
         return await self._driver.answer(question_id, choice)
 
     def drop(self) -> bool:
-        """Discard the message that is being typed; return True when it will not be submitted."""
+        """Discards the message that is being typed; returns True when it will not be submitted."""
         return self._driver.drop()
 
     async def abandon(self, task_id: TaskId) -> bool:
-        """Stop following the turn of a task in doubt, if it runs; the agent is not interrupted.
+        """Stops following the turn of a task in doubt, if it runs; the agent is not interrupted.
 
         Returns False when there is proof by now that the agent has the message: then the turn goes on.
         """
@@ -249,27 +251,27 @@ class AgentWorker:
         return not running.proven
 
     async def settled(self, task_id: TaskId) -> None:
-        """Wait until the turn of a task, if it runs, is over or there is proof that the agent has the message."""
+        """Waits until the turn of a task, if it runs, is over or there is proof that the agent has the message."""
         if self._running is not None and self._running.item.task_id == task_id:
             await self._running.settled.wait()
 
     def confirm(self, task_id: TaskId) -> None:
-        """Note that a person saw the message delivered: the turn, if it runs, is followed to its end."""
+        """Notes that a person saw the message delivered: the turn, if it runs, is followed to its end."""
         if self.current == task_id:
             self._driver.confirm()
 
     async def turn_over(self, seconds: float) -> None:
-        """Wait until the running turn, if any, is over and recorded, at most for `seconds`."""
+        """Waits until the running turn, if any, is over and recorded, at most for `seconds`."""
         if self._running is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._running.over.wait(), seconds)
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the ends of all past turns are durable, at most for `seconds`."""
+        """Waits until the ends of all past turns are durable, at most for `seconds`."""
         await self._recorder.drain(seconds)
 
     async def run(self) -> None:
-        """Deliver until the agent exits; messages that are still queued then stay durable for its next start.
+        """Delivers until the agent exits; messages that are still queued then stay durable for its next start.
 
         Raises AgentExited.
         """
@@ -278,11 +280,6 @@ class AgentWorker:
                 await self._take_turn(await self._next())
         finally:
             await self._recorder.close(_DRAIN_SECONDS)
-
-    @property
-    def _is_in_turn(self) -> bool:
-        """Whether part of a message may have reached the agent."""
-        return self._running is not None and self._running.typed
 
     def _store_hold(self, now: datetime) -> Hold | None:
         failure = self._store_retry.failure
@@ -298,7 +295,7 @@ class AgentWorker:
         )
 
     def _turn_hold(self, view: AgentView) -> Hold | None:
-        """Return what blocks the running turn, and with it the messages behind it."""
+        """Returns what blocks the running turn, and with it the messages behind it."""
         running, waiting = self._running, len(self._queue)
         task = self._journal.known(running.item.task_id) if running else None
         if running is None or task is None:
@@ -319,7 +316,7 @@ class AgentWorker:
         return Hold(reason=reason, why=why, since=since, messages=waiting, task_id=task.id) if waiting else None
 
     def _gate_hold(self, now: datetime, view: AgentView) -> Hold | None:
-        """Return what keeps the next message from being typed."""
+        """Returns what keeps the next message from being typed."""
         reason = view.gate_reason or _REASONS.get(view.state)
         head = self._running.item if self._running else self._queue.head()
         if head is None or reason is None:
@@ -330,7 +327,7 @@ class AgentWorker:
         return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
 
     async def _next(self) -> _QueuedMessage:
-        """Wait until a message is queued, the store has caught up and the driver is ready; return the message."""
+        """Waits until a message is queued, the store has caught up and the driver is ready; returns the message."""
         while True:
             self._changed.clear()
             if self._queue.head() is None:
@@ -383,7 +380,7 @@ class AgentWorker:
             self._queue.put_back(item)
 
     async def _follow(self, turn: Turn, running: _Running) -> _TurnEnd:
-        """Record the events that the driver yields, until the turn ends."""
+        """Records the events that the driver yields, until the turn ends."""
         async with aclosing(self._driver.take_turn(turn)) as events:
             while (event := await _next_event(events, running)) is not None:
                 if isinstance(event, _ENDS) and not running.typed:
@@ -407,7 +404,7 @@ class AgentWorker:
         return _TurnEnd.DURABLE
 
     async def _end_in_background(self, running: _Running, event: TurnEvent) -> _TurnEnd:
-        """Record the end of a turn that typed nothing; the next turn need not wait, since a crash leaves no doubt."""
+        """Records the end of a turn that typed nothing; the next turn need not wait, since a crash leaves no doubt."""
         task = await self._load(running.item.task_id)
         if task.state.is_terminal:
             return _TurnEnd.DURABLE
@@ -417,7 +414,7 @@ class AgentWorker:
         return _TurnEnd.PENDING
 
     async def _interrupt_running(self) -> None:
-        """Interrupt the running turn, or what the agent does without one."""
+        """Interrupts the running turn, or what the agent does without one."""
         if self._running is None:
             await self._driver.interrupt()
         else:
@@ -430,7 +427,7 @@ class AgentWorker:
             running.interrupted = await self._driver.interrupt()
 
     async def _end_with_agent(self, running: _Running, gone: AgentExited) -> None:
-        """Fail the task that the agent worked on; a message that was not typed yet stays queued for the next start."""
+        """Fails the task that the agent worked on; a message that was not typed yet stays queued for the next start."""
         task_id = running.item.task_id
         # Proof may still be on its way to the store, where the message looks queued until then.
         if not running.proven and is_waiting_in_queue(await self._load(task_id)):
@@ -439,7 +436,7 @@ class AgentWorker:
         self._finished(await self._load(task_id))
 
     async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
-        """Record `event`; return False when the task has ended: by this event, canceled, or answered by a reply."""
+        """Records `event`; returns False when the task has ended: by this event, canceled, or answered by a reply."""
         running = self._running
         if running is not None and isinstance(event, _RECORDED_IN_GROUPS):
             task = await self._load(task_id)
@@ -486,7 +483,7 @@ class AgentWorker:
 
 
 async def _next_event(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:
-    """Return the next event; None when there is none, or the turn was abandoned before there was proof."""
+    """Returns the next event; None when there is none, or the turn was abandoned before there was proof."""
     if running.proven:
         return await anext(events, None)
     if not running.is_abandoned:
@@ -534,7 +531,7 @@ class _MessageQueue:
     def add(
         self, task_id: TaskId, message: Message, priority: int, *, first: bool, resumed: bool = False
     ) -> _QueuedMessage:
-        """Insert a message behind all of its priority and above; one that the agent has already goes first."""
+        """Inserts a message behind all of its priority and above; one that the agent has already goes first."""
         self._counter += 1
         rank = _RESUMED_RANK if resumed else -priority
         item = _QueuedMessage((rank, self._counter), task_id, message, first, resumed)
@@ -542,18 +539,18 @@ class _MessageQueue:
         return item
 
     def put_back(self, item: _QueuedMessage) -> None:
-        """Return an item to its former position."""
+        """Returns an item to its former position."""
         insort(self._items, item, key=_BY_RANK)
 
     def head(self) -> _QueuedMessage | None:
         return self._items[0] if self._items else None
 
     def take(self) -> _QueuedMessage:
-        """Remove and return the next item; the queue must not be empty."""
+        """Removes and returns the next item; the queue must not be empty."""
         return self._items.pop(0)
 
     def remove(self, task_id: TaskId) -> bool:
-        """Remove all messages of a task; return False when there were none."""
+        """Removes all messages of a task; returns False when there were none."""
         left = [item for item in self._items if item.task_id != task_id]
         removed = len(left) != len(self._items)
         self._items = left

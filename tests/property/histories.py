@@ -35,12 +35,20 @@ values = st.recursive(
     max_leaves=5,
 )
 objects = st.dictionaries(texts, values, max_size=3)
-# A task's metadata may have the keys that become its fields, with values of the right type and of any other.
-agents = st.fixed_dictionaries({"sender_id": texts}, optional={"sender_type": texts, "sender_endpoint": texts})
-questions = st.builds(Question, id=texts, kind=st.sampled_from(QuestionKind), title=texts).map(question_fields)
-task_metadata = st.dictionaries(
-    texts | st.sampled_from(sorted(RESERVED_KEYS)), values | agents | questions | st.just(True), max_size=4
-)
+QUESTION = Question(id="q-1", kind=QuestionKind.PERMISSION, title="Run it?")
+# The keys that become fields of a task, with values of the right type and of others; None removes a key.
+FIELDS: list[tuple[str, Any]] = [
+    ("sender", {"sender_id": "synapse-claude-8100", "sender_type": "claude"}),
+    ("sender", "claude"),
+    ("sender_inbox", "claude@/proj"),
+    ("user", "ci"),
+    ("waits_for", "synapse-gemini-8110"),
+    ("waits_for", ["synapse-gemini-8110"]),
+    ("question", question_fields(QUESTION)),
+    ("question", {"id": "q-1"}),
+    *((key, value) for key in sorted(RESERVED_KEYS) for value in (True, "text", None)),
+]
+task_metadata = objects | st.lists(st.sampled_from(FIELDS), max_size=6).map(dict)
 moments = st.datetimes(
     min_value=datetime(1999, 1, 1),  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
     max_value=datetime(2100, 1, 1),  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
