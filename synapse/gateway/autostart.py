@@ -106,7 +106,7 @@ class AgentAutostart:
             await pause(delay)
 
     async def _may_run(self) -> bool:
-        """Return whether the agent runs, or the registry cannot be read: a second host must not start."""
+        """Returns whether the agent runs, or the registry cannot be read: a second host must not start."""
         try:
             return any(entry.name == self._agent.id for entry in await self._registry.agents())
         except RegistryFailed as error:

@@ -302,7 +302,7 @@ class InProcessSockets:
 
 
 async def _wait_started(server: Server, serving: asyncio.Task[None]) -> None:
-    """Wait until the server accepts connections. Raises what `serve` raises before that."""
+    """Waits until the server accepts connections. Raises what `serve` raises before that."""
     starting = asyncio.ensure_future(server.wait_started())
     await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
     starting.cancel()

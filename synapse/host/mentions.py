@@ -34,7 +34,7 @@ class MentionSender:
         self._sending: set[asyncio.Task[None]] = set()
 
     def resolve(self, name: str) -> str:
-        """Return the id of the agent that `name` means, or an empty string: then the line goes to the program."""
+        """Returns the id of the agent that `name` means, or an empty string: then the line goes to the program."""
         try:
             return resolve(
                 name, [one for one in self._registry.entries() if one.agent_id != self._me.agent_id]
@@ -43,7 +43,7 @@ class MentionSender:
             return ""
 
     def send(self, agent_id: str, text: str) -> None:
-        """Send from any thread, and notify the person of the result."""
+        """Sends from any thread, and notifies the person of the result."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin, agent_id, text)
 
@@ -64,7 +64,7 @@ class MentionSender:
         self.notify(notice)
 
     def _deliver(self, agent_id: str, text: str) -> str:
-        """Send the text, and return the notice for the person. Blocks."""
+        """Sends the text, and returns the notice for the person. Blocks."""
         entry = resolve(agent_id, self._registry.entries())
         name = short_name(entry)
         try:

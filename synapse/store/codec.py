@@ -56,7 +56,7 @@ _encode_any: Final = partial(json.dumps, separators=(",", ":"), check_circular=F
 
 
 def encode_task(task: Task) -> str:
-    """Return the text of a snapshot: the whole task as an object.
+    """Returns the text of a snapshot: the whole task as an object.
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
@@ -90,7 +90,7 @@ def encode_task(task: Task) -> str:
 
 
 def decode_task(fields: Fields) -> Task:
-    """Return the task of a snapshot.
+    """Returns the task of a snapshot.
 
     Raises LookupError, ValueError or TypeError for damaged text.
     """
@@ -125,7 +125,7 @@ def decode_task(fields: Fields) -> Task:
 
 
 def encode_events(events: Iterable[TaskEvent]) -> str:
-    """Return the text of an append. It does not contain the id of the task.
+    """Returns the text of an append. It does not contain the id of the task.
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
@@ -139,7 +139,7 @@ def encode_events(events: Iterable[TaskEvent]) -> str:
 
 
 def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
-    """Return one event of an append.
+    """Returns one event of an append.
 
     Raises LookupError, ValueError or TypeError for a damaged row, and for one of an unknown kind.
     """
@@ -148,7 +148,7 @@ def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
 
 
 def unknown_kind(row: EventRow) -> str:
-    """Return the kind of an event that only a newer Synapse knows, or ""."""
+    """Returns the kind of an event that only a newer Synapse knows, or ""."""
     match row:
         case [str(kind), _, _] if kind not in _DECODERS:
             return kind
@@ -157,7 +157,7 @@ def unknown_kind(row: EventRow) -> str:
 
 
 def deadline_of(fields: Fields) -> Deadline | None:
-    """Return the deadline in the fields of a task or an event, if it has one."""
+    """Returns the deadline in the fields of a task or an event, if it has one."""
     if fields.get("deadline") is None:
         return None
     boot = fields.get("boot_deadline")
@@ -165,7 +165,7 @@ def deadline_of(fields: Fields) -> Deadline | None:
 
 
 def to_json(value: object) -> str:
-    """Return `value` as compact JSON.
+    """Returns `value` as compact JSON.
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
@@ -178,7 +178,7 @@ def to_json(value: object) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises ValueError or RecursionError."""
+    """Returns the value of a JSON text. Raises ValueError or RecursionError."""
     try:
         return _decode(text)
     except msgspec.MsgspecError:
@@ -186,12 +186,12 @@ def from_json(text: str) -> Any:
 
 
 def micros(moment: datetime) -> int:
-    """Return the time as microseconds since 1970: exact, and ordered like the times."""
+    """Returns the time as microseconds since 1970: exact, and ordered like the times."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment(micros: int) -> datetime:
-    """Return the time of `micros`, in UTC."""
+    """Returns the time of `micros`, in UTC."""
     return _EPOCH + micros * _MICROSECOND
 
 
@@ -248,7 +248,7 @@ def _artifact(fields: Fields) -> Artifact:
 
 
 def _deadline_fields(deadline: Deadline | None) -> Fields:
-    """Return the deadline by both clocks. Earlier versions know only the wall clock, and ignore the second field."""
+    """Returns the deadline by both clocks. Earlier versions know only the wall clock, and ignore the second field."""
     if deadline is None:
         return {}
     fields: Fields = {"deadline": micros(deadline.at)}
@@ -292,7 +292,7 @@ def _receipt(step: str, at: int, source: str, evidence: str) -> Receipt:
 
 
 def _without_empty(**fields: object) -> Fields:
-    """Return the fields that are not empty; decoding a missing field gives the empty value."""
+    """Returns the fields that are not empty; decoding a missing field gives the empty value."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -381,7 +381,7 @@ class Intake:
             raise error
 
     async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
-        """Fail the task if waiting for it closes a cycle, and return the error for its sender."""
+        """Fails the task if waiting for it closes a cycle, and returns the error for its sender."""
         cycle = await cycle_closed_by(task, self._store)
         if not cycle:
             return None

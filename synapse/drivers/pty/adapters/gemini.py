@@ -93,7 +93,7 @@ class GeminiSignals:
             self._follower.stop()
 
     def _scan(self) -> Mapping[str, Path | None]:
-        """Return the program's session, or each that may be its own, with its chat; nothing if no scan is needed."""
+        """Returns the program's session, or each that may be its own, with its chat; nothing if no scan is needed."""
         if self._path is not None or self._is_unknown:
             return {}
         if self._session:

@@ -215,7 +215,7 @@ def name_session(
 
 
 def one_file(path: Path | None) -> Path | None:
-    """Return `path`: the choice of a follower whose scan finds one file, or none."""
+    """Returns `path`: the choice of a follower whose scan finds one file, or none."""
     return path
 
 
