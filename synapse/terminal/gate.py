@@ -17,6 +17,9 @@ from synapse.terminal.reading import find_working, read_prompt
 GRAIN: Final = 1e-6
 _SILENT_KEY_SECONDS: Final = 3.0
 """A key that the program has read, followed by no output for this long, has put nothing into the prompt."""
+_REPAINT_SECONDS: Final = 0.5
+"""A program without synchronized output may pause within a repaint: an empty prompt must last this long to prove that
+a person's text is gone."""
 _UNREAD_SECONDS: Final = 0.2
 """How often to check whether a program has read the keys: no output announces it."""
 
@@ -101,6 +104,9 @@ def _draft_shut(look: Look, profile: Profile) -> Shut | None:
         return Shut("the program has not read a person's last keys yet", HoldReason.PERSON, opens_in=_UNREAD_SECONDS)
     has_reacted = look.quiet_for <= look.person_idle_for
     if look.draft is not Draft.HIDDEN and has_reacted and profile.prompt is not None:
+        missing = 0.0 if look.paints_frames else _REPAINT_SECONDS - look.quiet_for
+        if missing > GRAIN:
+            return Shut("a person's text has only just left the prompt", HoldReason.PERSON, opens_in=missing)
         return None
     if look.draft is not Draft.UNCERTAIN:
         return Shut("a person has a half-typed line", HoldReason.PERSON)

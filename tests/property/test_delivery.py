@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from synapse.terminal.delivery import Phase
@@ -110,6 +110,20 @@ def test_whatever_happens_a_message_is_typed_at_most_once_and_proof_is_true(kind
     for submission in world.program.submissions:
         if submission.enter_by == SYNAPSE:
             assert submission.authors <= {SYNAPSE}
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=seeds, keys=st.sampled_from((b"x", b"\x1b[A")), lag=lags, notices=st.lists(st.floats(1.0, 1.5), max_size=3))
+@example(seed=0, keys=b"x", lag=0.0, notices=[1.0, 1.0])
+def test_a_line_that_the_program_repaints_in_pieces_is_not_taken_for_an_empty_one(
+    seed: int, keys: bytes, lag: float, notices: list[float]
+) -> None:
+    happenings = (Happening(0.0, "keys", keys), *(Happening(at, "notice") for at in notices))
+    world = World(Scenario(kind="editor", body="hello", lag=lag, columns=24, happenings=happenings, seed=seed))
+
+    world.run()
+
+    assert world.writes == []
 
 
 @settings(max_examples=100, deadline=None)

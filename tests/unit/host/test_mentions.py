@@ -42,7 +42,7 @@ async def test_a_suspended_host_gets_nothing(tmp_path: Path) -> None:
 
         said = await told(tmp_path, "hi")
 
-    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is suspended, as by Ctrl-Z; ")
+    assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is stopped; `kill -CONT ")
     assert said.endswith("  Your text: hi")
     assert host.requests == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from synapse.core.agent import EXITED, STARTING, WAITING, WORKING
@@ -31,6 +33,10 @@ class TestGate:
                 look_at(page(), quiet_for=9.0, person_idle_for=5.0, draft=Draft.TYPED),
                 "a person has a half-typed line",
             ),
+            (
+                look_at(page(), quiet_for=0.3, person_idle_for=5.0, draft=Draft.TYPED),
+                "a person's text has only just left the prompt",
+            ),
             (look_at(page(), quiet_for=1.0, person_idle_for=5.0, draft=Draft.HIDDEN), "a person has a half-typed line"),
             (
                 look_at(page(), quiet_for=1.0, person_idle_for=5.0, draft=Draft.UNREAD),
@@ -59,6 +65,7 @@ class TestGate:
         "look",
         [
             look_at(page(), quiet_for=4.0, person_idle_for=5.0, draft=Draft.TYPED),
+            replace(look_at(page(), quiet_for=0.3, person_idle_for=5.0, draft=Draft.TYPED), paints_frames=True),
             look_at(page(), quiet_for=2.4, person_idle_for=2.5, draft=Draft.UNCERTAIN),
             look_at(page(), quiet_for=9.0, person_idle_for=3.0, draft=Draft.UNCERTAIN),
         ],
