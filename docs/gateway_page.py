@@ -67,7 +67,7 @@ close codes, and examples.
 
 
 _OPERATIONS: Final = """\
-`GET /healthz` and `GET /readyz` for whoever keeps it running, `GET /metrics` for Prometheus, `GET /openapi.json` and
+`GET /healthz` and `GET /readyz` for a supervisor, `GET /metrics` for Prometheus, `GET /openapi.json` and
 `GET /docs` for programs and people: see [keep a gateway running](../howto/operate-the-gateway.md).
 """
 _STATES: Final = """\

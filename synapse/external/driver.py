@@ -339,7 +339,7 @@ class FileTaskRefs:
             draft.replace(self._path)
         except OSError as error:
             # This process still knows it; only a restart would lose it.
-            log.warning("threads_not_kept", extra={"path": str(self._path), "error": error.strerror})
+            log.warning("task_refs_not_kept", extra={"path": str(self._path), "error": error.strerror})
 
 
 def _read(path: Path) -> dict[str, _Kept]:
@@ -348,7 +348,7 @@ def _read(path: Path) -> dict[str, _Kept]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):
-        log.warning("threads_not_read", extra={"path": str(path)})
+        log.warning("task_refs_not_read", extra={"path": str(path)})
         return {}
     rows = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     return {task: _kept(row) for task, row in rows.items() if len(row) in (2, 3)}

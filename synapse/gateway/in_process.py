@@ -154,7 +154,7 @@ class InProcessAgent:
                     job.cancel()
         except ExceptionGroup as failure:
             # A defect of one agent must not stop the others.
-            log.exception("resident_failed", extra={"agent": self.entry.agent_id})
+            log.exception("in_process_agent_failed", extra={"agent": self.entry.agent_id})
             if not started.done():
                 why = failure.exceptions[0]
                 started.set_exception(AgentFailed(f"{self.entry.agent_id} could not be started: {why}"))
@@ -243,7 +243,7 @@ class InProcessSockets:
         try:
             listener = await asyncio.to_thread(self._listen, entry)
         except SynapseError as error:
-            log.warning("resident_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
+            log.warning("in_process_agent_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
             yield
             return
         entry.socket, entry.gateway = str(listener.path), self._gateway.agent_id
@@ -276,7 +276,7 @@ class InProcessSockets:
             await self._registry.publish(entry)
         except RegistryFailed as error:
             # `restore` tries again; meanwhile the gateway serves the agent.
-            log.warning("resident_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
+            log.warning("in_process_agent_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
 
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means other agents to commands, PortTaken or InvalidSettings."""

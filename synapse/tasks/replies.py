@@ -94,7 +94,7 @@ class Replies:
         try:
             await asyncio.wait_for(self._owed.join(), seconds)
         except TimeoutError:
-            log.warning("replies_not_carried", extra={"count": self._owed.qsize()})
+            log.warning("replies_not_delivered", extra={"count": self._owed.qsize()})
 
     async def reply(self, request: Reply, current: str | None) -> Replied:
         """Replies to the request that `request` names by id, else to that of the running turn, else to the last one.
@@ -145,7 +145,7 @@ class Replies:
             log.debug("reply_not_needed", extra={"task": task.id})
         except SynapseError as error:
             # The sender is gone; the answer can still be read from our task.
-            log.warning("reply_not_carried", extra={"task": task.id, "error": error.code})
+            log.warning("reply_not_delivered", extra={"task": task.id, "error": error.code})
         else:
             await self._note_replied(task)
         finally:

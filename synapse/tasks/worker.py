@@ -500,7 +500,7 @@ async def _next_event(events: AsyncIterator[TurnEvent], running: _Running) -> Tu
 
 def _log_failure(recorded: asyncio.Future[Task]) -> None:
     if not recorded.cancelled() and (error := recorded.exception()) is not None:
-        log.warning("fact_not_recorded", extra={"error": getattr(error, "code", type(error).__name__)})
+        log.warning("event_not_recorded", extra={"error": getattr(error, "code", type(error).__name__)})
 
 
 @dataclass(frozen=True, slots=True)

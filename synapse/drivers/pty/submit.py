@@ -147,7 +147,7 @@ class ApiSubmitter:
             self.was_refused = True
             return Deferred(str(error))
         except Exception as error:  # noqa: BLE001  # whatever went wrong, the message may be there: only its signals can tell
-            log.warning("handover_in_doubt", extra={"error": type(error).__name__})
+            log.warning("submission_in_doubt", extra={"error": type(error).__name__})
             return DeliveryUncertain(
                 f"it is not certain that the program took the message: {str(error) or type(error).__name__}"
             )
