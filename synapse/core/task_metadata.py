@@ -139,7 +139,7 @@ def opening_metadata(
 
     `user` is the caller's name at a gateway.
     """
-    metadata = {key: value for key, value in claims.items() if key not in _DROPPED_KEYS}
+    metadata = _own_keys(claims)
     metadata[_SENDER] = _sender_fields(sender)
     metadata[_VERIFIED] = verified
     if user:
@@ -155,7 +155,7 @@ def opening_metadata(
 
 def unverified(claims: Json) -> dict[str, Any]:
     """Returns the metadata of a new task whose sender is only claimed, as no host verifies it."""
-    return {**claims, _VERIFIED: False}
+    return {**_own_keys(claims), _VERIFIED: False}
 
 
 def sent_by(user: str) -> Json:
@@ -203,6 +203,10 @@ def is_about_question(event: MetadataChanged) -> bool:
 def recorded_question(task: Task) -> dict[str, Any]:
     """Returns the open question of `task` as it was recorded, with the time when it was asked."""
     return dict(task.metadata[_QUESTION])
+
+
+def _own_keys(claims: Json) -> dict[str, Any]:
+    return {key: value for key, value in claims.items() if key not in _DROPPED_KEYS}
 
 
 def _sender_fields(sender: Sender) -> dict[str, str]:

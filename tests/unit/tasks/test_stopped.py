@@ -166,6 +166,15 @@ def queued(text: str = "hello", message_id: str = "m-9", **more: Any) -> SendMes
     return SendMessage(message=said, dialect="synapse", **more)
 
 
+async def test_a_queued_message_cannot_fake_what_only_synapse_writes(tmp_path: Path) -> None:
+    claims = {"user": "admin", "question": {"id": "q"}, "replied": "explicit", "reason": "expired", "plan": 1}
+    async with left(tmp_path) as (stopped, _store, _task):
+        task = await stopped.of("ghost", "ghost").send(queued(metadata=claims), ME)
+
+        assert task.metadata == {"plan": 1, "sender_verified": False}
+        assert task.sender_name == "unverified.user"
+
+
 async def test_a_message_that_is_queued_again_makes_no_second_task_and_its_id_no_other_message(tmp_path: Path) -> None:
     async with left(tmp_path) as (stopped, store, _task):
         ghost = stopped.of("ghost", "ghost")
