@@ -146,6 +146,9 @@ class Replies:
         except SynapseError as error:
             # The sender is gone; the answer can still be read from our task.
             log.warning("reply_not_delivered", extra={"task": task.id, "error": error.code})
+        except Exception as defect:
+            # It would end the host, and the agent's program with it.
+            log.exception("reply_not_delivered", extra={"task": task.id, "error": type(defect).__name__})
         else:
             await self._note_replied(task)
         finally:

@@ -11,6 +11,8 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.errors import SenderMismatch, TaskNotFound
 from synapse.core.message import FilePart, Sender
+from synapse.core.override import override
+from synapse.core.registry import AgentReply
 from synapse.core.requests import CreateTask, Reply, SendMessage
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
@@ -19,7 +21,7 @@ from synapse.registry.local import open_local_registry
 from synapse.tasks.admission import TEXT, Acceptance
 from synapse.tasks.replies import Replies
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
-from tests.fakes.host_client import DeliveredReply
+from tests.fakes.host_client import DeliveredReply, FakeHostClient
 
 
 async def test_a_turn_without_a_reply_answers_its_sender_with_its_final_text() -> None:
@@ -45,6 +47,28 @@ async def test_a_registry_that_cannot_be_read_delays_a_reply_and_ends_nothing(tm
     (tmp_path / "registry").write_text("not a folder", encoding="utf-8")
     hosts = UnixHostClient(open_local_registry(tmp_path / "registry", harness.clock.monotonic), harness.clock)
     replies = Replies(ME, harness.journal, hosts, harness.clock)
+    running = asyncio.ensure_future(replies.run())
+    task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+    replies.resume(replace(task, state=TaskState.COMPLETED))
+
+    await replies.drain(5)
+    await asyncio.wait({running}, timeout=0.05)
+
+    assert not running.done()
+    running.cancel()
+
+
+class DefectiveHostClient(FakeHostClient):
+    """Fails in a way that no caller expects."""
+
+    @override
+    async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
+        raise ZeroDivisionError
+
+
+async def test_a_defect_in_one_reply_ends_nothing() -> None:
+    harness = AgentHarness()
+    replies = Replies(ME, harness.journal, DefectiveHostClient(), harness.clock)
     running = asyncio.ensure_future(replies.run())
     task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
     replies.resume(replace(task, state=TaskState.COMPLETED))
