@@ -98,7 +98,7 @@ class LocalRegistry:
         await self._run(partial(self._files.write, entry))
 
     async def withdraw(self, agent_id: str) -> None:
-        """Removes an entry, if there is one. Raises RegistryFailed."""
+        """Removes an entry, if there is one and it can be removed."""
         await self._run(partial(self._files.remove, agent_id))
 
     def recheck(self) -> None:
