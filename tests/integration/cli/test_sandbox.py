@@ -97,7 +97,7 @@ def test_other_verbs_fail_and_change_nothing(here: Session, wrap: Wrap, verb: st
 
 
 @pytest.mark.parametrize(
-    "arguments", [("tasks",), ("queue",), ("status", "TASK"), ("send", "later", "hello", "--queue")]
+    "arguments", [("tasks",), ("queue",), ("logs", "ada"), ("status", "TASK"), ("send", "later", "hello", "--queue")]
 )
 def test_the_store_is_read_and_written_where_connections_are_forbidden(
     here: Session, arguments: tuple[str, ...]
