@@ -27,6 +27,20 @@ _MAX_REMEMBERED: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolServer:
+    """The tools that a launch gives to the model of its CLI; see `LaunchContext.tools`."""
+
+    command: tuple[str, ...] = ()
+    """Runs the MCP server (`synapse mcp`); empty when the CLI is given none."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The variables that the server needs, for a CLI that does not pass on its own environment."""
+    wait_seconds: float = 0.0
+    """The longest wait in one call. Where a CLI has a limit of its own, the launch raises it above this."""
+    allowed_commands: tuple[str, ...] = ()
+    """The beginnings of shell commands that the CLI may run without asking, such as `synapse reply`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
     """What an adapter knows of one launch of its CLI."""
 
@@ -50,6 +64,8 @@ class LaunchContext:
     """How a person starts such an agent again, as `synapse codex --name reviewer`."""
     started: str
     """When the CLI is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
+    tools: ToolServer = ToolServer()
+    """Given to the CLI for this launch only, together with the permission to use exactly these."""
 
     @property
     def home(self) -> Path:
