@@ -51,6 +51,7 @@ from synapse.host.agent_command import AgentCommand, launch_folder
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
 from synapse.host.mentions import MentionSender
+from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
@@ -161,6 +162,9 @@ async def _start(
         extensions=profile.extensions,
         lacks=profile.lacks,
         hook_endpoint=signals.hook_endpoint,
+        tools=AgentTools(
+            clock, is_given=False, passes_instructions=profile.mcp.instructions, has_shell=bool(profile.shell)
+        ),
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
