@@ -207,8 +207,10 @@ class ToolsDriver:
 
     async def interrupt(self) -> bool:
         """Interrupts the agent, and ends the hold: the message that interrupts it is too urgent to wait for tools."""
+        is_interrupted = await self._driver.interrupt()
+        # Last: the worker queues that message when this returns, ahead of those that are held.
         self._tools.end_hold()
-        return await self._driver.interrupt()
+        return is_interrupted
 
     def drop(self) -> bool:
         """See core.driver.Driver."""

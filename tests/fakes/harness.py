@@ -11,6 +11,7 @@ from functools import partial
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.driver import Driver
 from synapse.core.errors import AgentExited
 from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import Push
@@ -18,6 +19,7 @@ from synapse.core.requests import GetTask, SendAndWait, SendMessage
 from synapse.core.store import Lease
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.external.agents import Externals
+from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.push.service import PushConfigs
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
@@ -83,16 +85,19 @@ class AgentHarness:
         acceptance: Acceptance = ANYTHING,
         quota_bytes: int = 0,
         lease: Lease = ANY_LEASE,
+        tools: AgentTools | None = None,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
+        self.tools = tools
+        self._driver: Driver = ToolsDriver(self.driver, tools) if tools else self.driver
         self.store = store or MemoryStore()
         self.host_client = FakeHostClient()
         self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(me, self.journal, self.host_client, self.clock)
-        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
+        self.worker = AgentWorker(self._driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.in_doubt = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
             me,
@@ -146,8 +151,9 @@ class AgentHarness:
             in_doubt=self.in_doubt,
             questions=self.questions,
             externals=NO_EXTERNALS,
-            driver=self.driver,
+            driver=self._driver,
             clock=self.clock,
+            tools=self.tools,
             push_configs=self.push_configs,
         )
 
