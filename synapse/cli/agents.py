@@ -38,6 +38,7 @@ from synapse.cli.views import (
     sender_of,
     short_id,
     status_of,
+    tools_of,
 )
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
@@ -109,6 +110,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "attention",
         "question",
         "store_fault",
+        "tools",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:
@@ -260,6 +262,8 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"
         )
+    if tools_of(body):
+        print_result(f"  tools    {plain(tools_of(body))}")
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_held(held_in(body), entry)
     for line in attention_lines([reply]):
@@ -271,6 +275,10 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
 
 
 def _explain(reply: HostReply) -> None:
+    tools = object_in(reply.body, "tools")
+    if tools.get("since"):
+        state, since = (plain(str(tools.get(key, ""))) for key in ("mcp", "since"))
+        print_result(f"  MCP server of its launch: {state} since {since}")
     print_result("  evidence, most trusted source first:")
     for observation in objects_in(reply.body, "sightings"):
         mark = "→" if observation.get("source") == reply.body.get("source") else " "

@@ -16,6 +16,7 @@ DIALOG = "dialog"
 STORE = "store"
 IN_DOUBT = "in_doubt"
 UNREACHABLE = "unreachable"
+TOOLS = "tools"
 
 
 def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
@@ -124,6 +125,8 @@ def release_step(held: "dict[str, Any]", name: str) -> str:
         return f"synapse resolve {str(held.get('task_id', ''))[:8]} --delivered|--retry|--fail"
     if reason == UNREACHABLE:
         return "synapse external list"
+    if reason == TOOLS:
+        return "a few seconds at most"
     if reason == STORE:
         return plain(str(held.get("hint") or "")) or "synapse doctor"
     return f"synapse attach {name}"

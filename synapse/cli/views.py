@@ -1,4 +1,4 @@
-"""Reads what the verbs show of a task from the task's JSON. Imports nothing heavy: `synapse send` uses it."""
+"""Reads what the verbs show of a task or an agent from its JSON. Imports nothing heavy: `synapse send` uses it."""
 
 from synapse.core.json_text import object_in, objects_in
 
@@ -71,6 +71,18 @@ def reply_of(task: "dict[str, Any]") -> str:
         return "\n".join(texts)
     spoken = [message for message in objects_in(task, "history") if message.get("role") == "agent"]
     return _text(spoken[-1]) if spoken else ""
+
+
+def tools_of(status: "dict[str, Any]") -> str:
+    """Returns how the model of an agent reaches others, and why not better; empty for an agent without a CLI."""
+    tools = object_in(status, "tools")
+    if not tools.get("since"):
+        return ""  # also for a host of a version that does not say it
+    if tools.get("way") == "mcp":
+        client, protocol = str(tools.get("client") or "its CLI"), str(tools.get("protocol") or "")
+        return f"by MCP, in {client}" + (f" (version {protocol})" if protocol else "")
+    way = "by shell commands only" if tools.get("way") == "shell" else "none"
+    return f"{way}: {tools.get('why') or 'unknown'}"
 
 
 def is_inferred(task: "dict[str, Any]") -> bool:

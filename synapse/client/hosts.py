@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
 SOCKET_VARIABLE = "SYNAPSE_SOCKET"
+WAIT_VARIABLE = "SYNAPSE_MCP_WAIT"
+"""In the environment of a CLI whose launch gave it the MCP server: how many seconds one call of a tool may wait."""
 GATEWAY = "gateway"
 ACCEPT_SECONDS = 8.0
 """How long a host may take to answer; usually it takes a few milliseconds."""
@@ -188,10 +190,12 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
     """Returns the error for a host that does not answer, or that this process is not allowed to reach."""
     from synapse.core.errors import AgentNotResponding, ConnectionForbidden
 
+    has_tools = runs_with_tools()
     if silence is not None and silence.forbidden:
-        return ConnectionForbidden(entry.agent_id, f"it may not open connections ({silence})")
+        return ConnectionForbidden(entry.agent_id, f"it may not open connections ({silence})", has_tools=has_tools)
     if silence is not None and not silence.sent and is_foreign(entry):
-        return ConnectionForbidden(entry.agent_id, f"it sees neither the host's process nor its socket ({silence})")
+        why = f"it sees neither the host's process nor its socket ({silence})"
+        return ConnectionForbidden(entry.agent_id, why, has_tools=has_tools)
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
     if is_suspended(entry):
         error.hint = suspended_hint(entry)
@@ -200,6 +204,11 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
     elif entry.name:
         error.hint = f"restart the agent with `synapse {entry.agent_type} --name {entry.name}`"
     return error
+
+
+def runs_with_tools() -> bool:
+    """Returns whether this process runs in an agent whose launch gave its CLI the MCP server."""
+    return bool(os.environ.get(AGENT_VARIABLE) and os.environ.get(WAIT_VARIABLE))
 
 
 def is_suspended(entry: AgentEntry) -> bool:
