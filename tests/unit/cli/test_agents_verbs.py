@@ -128,6 +128,17 @@ def test_a_queued_task_shows_why_it_is_held(synapse: Cli, start: HostFactory) ->
     assert synapse("status", task["id"][:8], "--json").json["held"] is None
 
 
+def test_the_queue_shows_why_its_messages_wait(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.open(MESSAGE)
+    host.state["held"] = {**HELD, "reason": "tools", "why": "its CLI has no tools yet", "overdue": False}
+
+    ran = synapse("queue")
+
+    assert "review the design" in ran.out
+    assert ran.err == "codex-8120 holds 2 messages: its CLI has no tools yet  (a few seconds at most)\n"
+
+
 def test_messages_held_for_a_moment_need_no_person(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
 
