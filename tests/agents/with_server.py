@@ -27,7 +27,7 @@ def main() -> None:
 def report(file: Path) -> None:
     sys.path.insert(0, str(AGENTS.parent.parent))
     from synapse.client.http import HostAddress, request  # noqa: PLC0415 - the CLI itself needs none of it
-    from synapse.core.json_text import decode_object  # noqa: PLC0415
+    from synapse.core.json_text import decode_object  # noqa: PLC0415 - as above
 
     while not file.exists():
         time.sleep(0.01)

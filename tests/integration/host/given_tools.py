@@ -22,6 +22,7 @@ def given(clock: Clock, **more: Any) -> AgentTools:
     return AgentTools(clock, **more)
 
 
-pty.AgentTools = given  # type: ignore[assignment,misc]
+# By its name: the module uses the class, and does not offer it.
+setattr(pty, AgentTools.__name__, given)
 if __name__ == "__main__":
     run_process()

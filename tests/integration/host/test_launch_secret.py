@@ -38,7 +38,7 @@ def here() -> Iterator[Session]:
 
 
 def secret_file(here: Session, agent: dict[str, Any]) -> Path:
-    return here.home / "launches" / agent["agent_id"] / "secret"
+    return here.home / "launches" / str(agent["agent_id"]) / "secret"
 
 
 def secret_of(here: Session, agent: dict[str, Any]) -> str:

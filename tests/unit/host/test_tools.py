@@ -10,7 +10,7 @@ import pytest
 from synapse.core import agent
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, HoldReason, Turn, TurnEvent
-from synapse.core.errors import AccessDenied, UnsupportedOperation
+from synapse.core.errors import AccessDenied, AgentExited, UnsupportedOperation
 from synapse.core.message import MessageId
 from synapse.core.requests import GetStatus, McpState, ReportTools, ToolsWay
 from synapse.core.task import Task, TaskState
@@ -181,12 +181,15 @@ async def test_a_message_of_priority_5_does_not_wait_for_tools() -> None:
 async def test_a_cli_that_ends_while_its_tools_are_awaited_ends_the_hold() -> None:
     host = harness(given())
     changed = AgentStatus(state=agent.EXITED, why="", source="", since=datetime(2026, 1, 1, tzinfo=UTC))
-    async with working(host):
-        sent = await host.send("hello")
-        await settle()
-        host.driver.exited = True
-        host.driver.listeners.tell(lambda: changed)
-        await settle()
+    working = asyncio.ensure_future(host.worker.run())
+    sent = await host.send("hello")
+    await settle()
+    host.driver.exited = True
+    host.driver.listeners.tell(lambda: changed)
+
+    with pytest.raises(AgentExited):
+        async with asyncio.timeout(5):
+            await working
 
     assert (await host.task(sent.id)).state is TaskState.SUBMITTED
     assert lines(host) == []
