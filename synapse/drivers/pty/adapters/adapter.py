@@ -22,6 +22,8 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
+SERVER_NAME: Final = "synapse"
+"""The name of the MCP server of a launch; its tools' names begin with it."""
 WAIT_VARIABLE: Final = "SYNAPSE_MCP_WAIT"
 """Tells the MCP server how many seconds one call may wait."""
 _HELP_SECONDS: Final = 15.0
