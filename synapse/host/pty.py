@@ -21,6 +21,7 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
+from synapse.auth.launch import LaunchSecret
 from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
 from synapse.config import process
 from synapse.config.process import SystemClock, log_to, new_id
@@ -57,6 +58,7 @@ from synapse.host.agent_command import AgentCommand, command_path, launch_folder
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
 from synapse.host.mentions import MentionSender
+from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
@@ -70,7 +72,8 @@ _SHOWN_LINES: Final = 15
 _LOAD_SECONDS: Final = 2.0
 _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
-_MCP_WAIT_SECONDS: Final = 580.0
+_SWITCHED_OFF: Final = "it was started without the MCP server (--no-mcp, or the setting `mcp`)"
+_NO_ADAPTER: Final = "Synapse knows no way to give this program an MCP server"
 _ALLOWED_COMMANDS: Final = ("synapse reply", "synapse send", "synapse list", "synapse status", "synapse guide")
 """Narrow on purpose: none of them starts a program or decides for a person."""
 _ADAPTERS: Final[dict[str, Callable[[LaunchContext], Adapter]]] = {
@@ -124,7 +127,13 @@ async def _start(
     mcp: bool,
 ) -> RunningAgent:
     clock = SystemClock()
-    command = AgentCommand(launch_folder(settings.home, me.agent_id))
+    folder = launch_folder(settings.home, me.agent_id)
+    command, secret = AgentCommand(folder), LaunchSecret(folder)
+    try:
+        me.launch_key = secret.write()
+    except OSError as error:
+        # The system proves the agent's processes, except where a sandbox hides them.
+        log.warning("launch_secret_not_written", extra={"error": str(error)})
     tools = tools_for(me, profile, settings, mcp=mcp)
     columns, rows = person.size() if person else settings.terminal_size
     plain = Launch(
@@ -148,6 +157,7 @@ async def _start(
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
+        secret.remove()
         raise
     mentions.notify = program.say
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
@@ -160,7 +170,7 @@ async def _start(
     program.begin()
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, command, person),
+        stop=_stopper(program, driver, signals, (command.remove, secret.remove), person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -171,6 +181,13 @@ async def _start(
         extensions=profile.extensions,
         lacks=profile.lacks,
         hook_endpoint=signals.hook_endpoint,
+        tools=AgentTools(
+            clock,
+            is_given=bool(tools.command) and not signals.lacks_tools,
+            passes_instructions=profile.mcp.instructions,
+            has_shell=bool(profile.shell),
+            why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
+        ),
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
@@ -179,10 +196,10 @@ def _stopper(
     program: RunningProgram,
     driver: PtyDriver,
     signals: CliSignals,
-    command: AgentCommand,
+    removals: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Returns what stops the agent; it may be called more than once."""
+    """Returns what stops the agent, and removes the files of its launch; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -198,7 +215,8 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
-        command.remove()
+        for remove in removals:
+            remove()
 
     return stop
 
@@ -214,7 +232,7 @@ def acceptance_of(profile: Profile) -> Acceptance:
 def tools_for(me: AgentEntry, profile: Profile, settings: Settings, *, mcp: bool) -> ToolServer:
     """Returns the tools of one launch: without `mcp` or an adapter no server, without `allow_commands` no command."""
     has_server = mcp and bool(profile.signals.adapter)
-    wait = settings.mcp_wait or _MCP_WAIT_SECONDS
+    wait = settings.mcp_wait or profile.mcp.wait
     command = str(command_path(launch_folder(settings.home, me.agent_id)))
     return ToolServer(
         command=(command, "mcp") if has_server else (),
@@ -270,6 +288,8 @@ class CliSignals:
             tools=tools,
         )
         self._adapter: Adapter | None = adapter_for(profile, context)
+        self.lacks_tools = ""
+        """Why the CLI was not given the MCP server of its launch; known after `prepare`."""
 
     @property
     def hook_endpoint(self) -> HookEndpoint | None:
@@ -284,6 +304,7 @@ class CliSignals:
         if self._adapter is None:
             return launch
         prepared = self._adapter.prepare(arguments)
+        self.lacks_tools = prepared.lacks_tools
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 
