@@ -174,9 +174,9 @@ def test_notifications_and_answers_are_not_answered(note: dict[str, Any]) -> Non
     assert exchange.http_status == 202
 
 
-DEEP: list[Any] = []
+deep: list[Any] = []
 for _ in range(500):
-    DEEP = [DEEP]
+    deep = [deep]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ for _ in range(500):
         (request("ping", []), INVALID_PARAMS, 1),
         (request("ping", ""), INVALID_PARAMS, 1),
         (request("ping", 0), INVALID_PARAMS, 1),
-        (request("ping", DEEP), INVALID_PARAMS, 1),
+        (request("ping", deep), INVALID_PARAMS, 1),
         (request("ping", {"_meta": 1}), INVALID_PARAMS, 1),
         (request("no/such"), METHOD_NOT_FOUND, 1),
         (request("resources/list"), METHOD_NOT_FOUND, 1),
