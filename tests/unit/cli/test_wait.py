@@ -203,7 +203,7 @@ def test_a_receiver_that_was_killed_ends_the_wait_of_an_agent(
 ) -> None:
     codex, claude = start(), start("claude", 8100)
     become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.05)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.05)
 
     def die(task: Fields) -> None:
         codex.entry.pid, codex.entry.socket = NO_SUCH_PID, ""
@@ -223,7 +223,7 @@ def test_a_silent_receiver_that_is_alive_is_waited_for(
 ) -> None:
     start()
     become(start("claude", 8100), monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     assert synapse("send", "codex", "hi", "--response", "--timeout", "0.3").code == 5
 
@@ -271,7 +271,7 @@ def test_a_waiting_send_reports_a_blocked_prompt_once(
 ) -> None:
     host = start()
     host.state["gate"] = "there is text in the prompt"
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
@@ -285,7 +285,7 @@ def test_a_reason_that_was_printed_at_its_beginning_is_not_repeated_when_overdue
     host = start()
     host.state["gate"] = why = "there is text in the prompt"
     looks = iter(range(1000))
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     def overdue_later(_state: dict[str, Any]) -> dict[str, Any]:
         return _overdue(why) if next(looks) > 4 else {}
@@ -306,7 +306,7 @@ def test_a_waiting_send_reports_overdue_messages_once(
 ) -> None:
     why = "the program prints again and again"
     start().state["held"] = {"reason": "never_rests", "why": why, "messages": 1, "overdue": True}
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
