@@ -56,6 +56,8 @@ from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPers
 from synapse.registry.files import FileRegistry
 
 STATUS_SECONDS: Final = 1.0
+LEAVE_SECONDS: Final = 5.0
+COMES_AS_MESSAGE: Final = "the answer arrives as a message; there is no need to wait for it"
 SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 _EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
 
@@ -84,12 +86,11 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         task = watch.wait(task_id, until, progress)
     except TargetWaits as waits:
         return report_waiting(watch.receiver, waits, options, task_id=task_id)
-    except KeyboardInterrupt:
-        look = task_id[:8] or short_name(entry)
-        print_notice(f"\nStopped waiting; the task continues.  (synapse status {look})")
-        return exit_codes.INTERRUPTED
-    except TimeoutError:
-        return print_error(_timed_out(watch.receiver, task_id), as_json=options.has("--json"), task_id=task_id)
+    except (KeyboardInterrupt, TimeoutError) as stop:
+        task = leave(own, task_id)
+        if not task:
+            is_late = isinstance(stop, TimeoutError)
+            return _report_left(watch.receiver, options, task_id, is_late=is_late, is_agent=own is not None)
     except AgentNotResponding as error:
         if not task_id:
             raise
@@ -98,6 +99,27 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     finally:
         watch.close()
     return report(watch.receiver, task, options, sent_id=short_id(sent))
+
+
+def leave(own: AgentEntry | None, task_id: str) -> TaskFields:
+    """Stops waiting on our own host; returns the task if it has ended meanwhile and its answer is ours to report.
+
+    An answer that comes later is delivered to the agent as a message.
+    """
+    if own is None or not task_id:
+        return {}
+    try:
+        left = ask(own, "POST", f"/tasks/{task_id}/leave", {}, timeout=LEAVE_SECONDS)
+    except SynapseError:
+        # Its host is of an earlier version, or gone; it notices that our stream ends.
+        return {}
+    task = object_in(left, "task")
+    return task if status_of(task) in FINISHED and not has_left(task) else {}
+
+
+def has_left(task: TaskFields) -> bool:
+    """Returns whether the answer of a waiting task is delivered as a message, because its waiter had left."""
+    return object_in(task, "metadata").get("waiter_left") is True
 
 
 def _response_timeout() -> float:
@@ -132,9 +154,31 @@ def report_waiting(entry: AgentEntry, waits: TargetWaits, options: Options, *, t
     return exit_codes.WAITING_FOR_PERSON
 
 
+def _report_left(entry: AgentEntry, options: Options, task_id: str, *, is_late: bool, is_agent: bool) -> int:
+    """Prints that the wait has ended without an answer, and returns the exit code; the task continues."""
+    comes = f"\n{COMES_AS_MESSAGE}" if is_agent else ""
+    if is_late:
+        error = _timed_out(entry, task_id)
+        error.hint += comes
+        return print_error(error, as_json=options.has("--json"), task_id=task_id)
+    look = task_id[:8] or short_name(entry)
+    print_notice(f"\nStopped waiting; the task continues.  (synapse status {look}){comes}")
+    return exit_codes.INTERRUPTED
+
+
+def _report_message(name: str, task: TaskFields, options: Options) -> int:
+    """Prints that the answer arrives as a message: the stream had broken when it came."""
+    if options.has("--json"):
+        print_json({"task": task, "reply": None, "receipt": receipt_of(task)})
+    print_notice(f"{name} has answered; {COMES_AS_MESSAGE}")
+    return exit_codes.DONE
+
+
 def report(entry: AgentEntry, task: TaskFields, options: Options, *, sent_id: str) -> int:
     """Prints the result of the wait and returns the exit code; `sent_id` is the task at the receiver."""
     name, status, reply = short_name(entry), status_of(task), reply_of(task)
+    if has_left(task):
+        return _report_message(name, task, options)
     if options.has("--json"):
         print_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
     elif status in _EXITS:

@@ -129,6 +129,54 @@ def test_a_timeout_says_what_to_type_next(synapse: Cli, start: HostFactory) -> N
     assert f"synapse status {task_id[:8]}" in ran.err
 
 
+def test_an_agent_that_waits_no_longer_leaves_its_waiting_task(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    claude = start("claude", 8100)
+    become(claude, monkeypatch)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    (task,) = claude.tasks.values()
+    assert (ran.code, ran.out, task["metadata"]["waiter_left"]) == (5, "", True)
+    assert "the answer arrives as a message" in ran.err
+
+
+def test_an_answer_that_comes_as_its_waiter_leaves_is_printed(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    claude = start("claude", 8100)
+    become(claude, monkeypatch)
+    claude.on_leave = lambda task: claude.answer(task, "just in time")
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    assert (ran.code, ran.out) == (0, "just in time\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_answer_that_was_delivered_as_a_message_is_not_printed_too(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    codex, claude = start(), start("claude", 8100)
+    become(claude, monkeypatch)
+
+    def answer_in_a_message(task: Fields) -> None:
+        waiting = claude.tasks[task["metadata"]["sender_task_id"]]
+        waiting["metadata"]["waiter_left"] = True
+        claude.answer(waiting, "typed")
+
+    codex.on_send = answer_in_a_message
+
+    ran = synapse("send", "codex", "hi", "--response", *(["--json"] if as_json else []))
+
+    assert ran.code == 0
+    assert ran.json["reply"] is None if as_json else ran.out == ""
+    assert "the answer arrives as a message" in ran.err
+
+
 def test_an_open_dialog_at_the_deadline_waits_for_a_person(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state |= {"state": "waiting", "why": "it asks for permission"}
