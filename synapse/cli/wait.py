@@ -36,6 +36,7 @@ from synapse.client.hosts import (
 from synapse.client.views import (
     ASKS,
     attention_of,
+    has_left,
     is_answered,
     is_inferred,
     note_of,
@@ -47,7 +48,7 @@ from synapse.client.views import (
     short_id,
     status_of,
 )
-from synapse.client.watch import TaskFields, TaskWatch
+from synapse.client.watch import TaskFields, TaskWatch, leave
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
@@ -56,7 +57,6 @@ from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPers
 from synapse.registry.files import FileRegistry
 
 STATUS_SECONDS: Final = 1.0
-LEAVE_SECONDS: Final = 5.0
 COMES_AS_MESSAGE: Final = "the answer arrives as a message; there is no need to wait for it"
 SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 _EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
@@ -99,27 +99,6 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     finally:
         watch.close()
     return report(watch.receiver, task, options, sent_id=short_id(sent))
-
-
-def leave(own: AgentEntry | None, task_id: str) -> TaskFields:
-    """Stops waiting on our own host; returns the task if it has ended meanwhile and its answer is ours to report.
-
-    An answer that comes later is delivered to the agent as a message.
-    """
-    if own is None or not task_id:
-        return {}
-    try:
-        left = ask(own, "POST", f"/tasks/{task_id}/leave", {}, timeout=LEAVE_SECONDS)
-    except SynapseError:
-        # Its host is of an earlier version, or gone; it notices that our stream ends.
-        return {}
-    task = object_in(left, "task")
-    return task if status_of(task) in FINISHED and not has_left(task) else {}
-
-
-def has_left(task: TaskFields) -> bool:
-    """Returns whether the answer of a waiting task is delivered as a message, because its waiter had left."""
-    return object_in(task, "metadata").get("waiter_left") is True
 
 
 def _response_timeout() -> float:

@@ -41,6 +41,11 @@ def is_answered(task: "dict[str, Any]") -> bool:
     return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
 
 
+def has_left(task: "dict[str, Any]") -> bool:
+    """Returns whether the answer of a waiting task is delivered as a message, because its waiter had left."""
+    return object_in(task, "metadata").get("waiter_left") is True
+
+
 def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
     """Returns the open question of the task's turn to a person, or an empty object."""
     metadata = object_in(task, "metadata")

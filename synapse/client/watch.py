@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from synapse.client.events import EventStream, ServerEvent, open_stream
-from synapse.client.hosts import address_of, not_responding, refusal_of
+from synapse.client.hosts import address_of, ask, not_responding, refusal_of
 from synapse.client.http import Answer, NoAnswer
+from synapse.client.views import FINISHED, has_left, status_of
 from synapse.core.agent import AgentEntry
+from synapse.core.errors import SynapseError
 from synapse.core.json_text import decode_object, object_in
 from synapse.registry.files import FileRegistry, is_alive
 
@@ -18,11 +20,28 @@ ERROR_EVENT: Final = "error"
 PULSE_SECONDS: Final = 2.0
 MOST_MISSED_PULSES: Final = 2
 """A host that restarts is missing for a moment."""
+LEAVE_SECONDS: Final = 2.0
 TaskFields = dict[str, Any]
 
 
 class WaitLeft(Exception):
     """Another thread ended the wait (`TaskWatch.interrupt`)."""
+
+
+def leave(own: AgentEntry | None, task_id: str) -> TaskFields:
+    """Stops waiting on our own host; returns the task if it has ended meanwhile and its answer is ours to report.
+
+    An answer that comes later is delivered to the agent as a message.
+    """
+    if own is None or not task_id:
+        return {}
+    try:
+        left = ask(own, "POST", f"/tasks/{task_id}/leave", {}, timeout=LEAVE_SECONDS)
+    except SynapseError:
+        # Its host is of an earlier version, or gone; it notices that our stream ends.
+        return {}
+    task = object_in(left, "task")
+    return task if status_of(task) in FINISHED and not has_left(task) else {}
 
 
 class TaskWatch:

@@ -188,7 +188,7 @@ def test_an_inferred_answer_says_so() -> None:
     [
         (
             AgentNotFound("cloude", hint="Did you mean 'claude'?  (synapse list)"),
-            "Did you mean 'claude'? Call `agents`",
+            "Did you mean 'claude'?\nCall `agents`",
         ),
         (AgentNotFound("x"), "Call `agents`"),
         (AmbiguousTarget("codex", ["codex-8120", "codex-8121"]), "use one of: codex-8120, codex-8121"),
