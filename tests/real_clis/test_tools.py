@@ -21,6 +21,7 @@ from synapse.calibration.sandbox import Recipe, Sandbox, load_recipe, placeholde
 from synapse.calibration.scripted_model import CallMcpTool, CallTool, SayText, Scene, Use
 from synapse.calibration.trial import SeenEvent, TaskFollower, texts
 from synapse.client.http import HostAddress
+from synapse.client.views import message_of
 from synapse.config.process import SystemClock
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
@@ -135,9 +136,7 @@ class World:
         """Returns the texts that were sent to the agent."""
         tasks = self.sandbox.synapse("tasks", name, "--json")
         found: list[dict[str, Any]] = json.loads(tasks.output)
-        return [
-            "".join(str(part.get("text")) for part in task["history"][0]["parts"]) for task in found if task["history"]
-        ]
+        return [message_of(task) for task in found]
 
     def told(self, name: str) -> str:
         """Returns what Synapse knows, for a failed test."""
@@ -190,8 +189,8 @@ def finished(world: World, name: str, task: TaskFollower) -> SeenEvent:
 @pytest.mark.timeout(240)
 def test_a_model_asks_another_agent_and_gets_the_exact_answer(row: Row) -> None:
     with world_of(row.profile) as world:
-        before = world.sandbox.settings()
         world.start_echo(BOB)
+        before = world.sandbox.settings()
         world.start(row, ADA)
 
         end = finished(world, ADA, world.send(ADA, "consult"))
