@@ -17,7 +17,6 @@ from synapse.cli.attention import (
     overdue_in,
     question_in,
     question_lines,
-    question_of,
     release_step,
     target_of,
     title_of,
@@ -27,19 +26,6 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain, short_path, table
 from synapse.cli.task_lookup import find_task, is_task_id
-from synapse.cli.views import (
-    FINISHED,
-    attention_of,
-    message_of,
-    note_of,
-    receipt_lines,
-    receipt_of,
-    reply_of,
-    sender_of,
-    short_id,
-    status_of,
-    tools_of,
-)
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
     AGENT_VARIABLE,
@@ -49,6 +35,20 @@ from synapse.client.hosts import (
     open_gateways,
     open_registry,
     suspended_hint,
+)
+from synapse.client.views import (
+    FINISHED,
+    attention_of,
+    message_of,
+    note_of,
+    question_of,
+    receipt_lines,
+    receipt_of,
+    reply_of,
+    sender_of,
+    short_id,
+    status_of,
+    tools_of,
 )
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry

@@ -41,6 +41,8 @@ INTERRUPTED: Final = "interrupted"
 AGENT_EXITED: Final = "agent_exited"
 EXPIRED: Final = "expired"
 EXPLICIT_REPLY: Final = "reply"
+REPLIED_FAILED: Final = "replied_failed"
+"""The reason of a task whose agent replied that it failed."""
 PARTIAL: Final = "partial"
 """Metadata key that marks the text of an unfinished answer."""
 _SCREEN: Final = "screen"
@@ -114,7 +116,7 @@ def replied(
     """Returns the events that end the task with a reply; `failed` means that the agent could not do it."""
     if failed:
         note = message.text or "the agent replied that it failed"
-        return ended(task, now, TaskState.FAILED, "replied_failed", note)
+        return ended(task, now, TaskState.FAILED, REPLIED_FAILED, note)
     return answered(task, now, Answered(parts=message.parts, source="inferred" if inferred else EXPLICIT_REPLY))
 
 
