@@ -105,7 +105,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "PUT /tasks/{}": "Replace the task's metadata, or change its state.",
     "DELETE /tasks/{}": "Cancel a running task, and remove it from all lists.",
     "POST /ws/ticket": "Issue a ticket for one WebSocket connection at `/ws`; for browsers.",
-    "POST /mcp": "Send a message of MCP: list the tools, or call one; with `text/event-stream` a call that waits streams.",
+    "POST /mcp": "Send a message of MCP: list the tools, or call one. A call that waits may answer with a stream.",
     "GET /status": "Get the gateway's id, address and state.",
     "GET /metrics": "Get the metrics, for Prometheus.",
     "GET /openapi.json": "Get this document.",
