@@ -27,7 +27,17 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain, short_path, table
 from synapse.cli.task_lookup import find_task, is_task_id
-from synapse.cli.views import (
+from synapse.client.fan_out import HostReply, ask_all
+from synapse.client.hosts import (
+    AGENT_VARIABLE,
+    ask,
+    find_agent,
+    is_suspended,
+    open_gateways,
+    open_registry,
+    suspended_hint,
+)
+from synapse.client.views import (
     FINISHED,
     attention_of,
     message_of,
@@ -38,16 +48,6 @@ from synapse.cli.views import (
     sender_of,
     short_id,
     status_of,
-)
-from synapse.client.fan_out import HostReply, ask_all
-from synapse.client.hosts import (
-    AGENT_VARIABLE,
-    ask,
-    find_agent,
-    is_suspended,
-    open_gateways,
-    open_registry,
-    suspended_hint,
 )
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
@@ -96,7 +96,7 @@ def run_list(arguments: list[str]) -> int:
 
 def as_fields(reply: HostReply) -> dict[str, Any]:
     """Returns the `--json` object of an agent: its registry entry and its host's status."""
-    fields = dict(reply.entry.as_dict())
+    fields = reply.entry.shown()
     fields["status"] = state_of(reply)
     for key in (
         "why",

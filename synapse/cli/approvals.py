@@ -31,9 +31,9 @@ from synapse.cli.output import print_json, print_notice, print_result, warn_unan
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain
 from synapse.cli.task_lookup import find_task, is_task_id
-from synapse.cli.views import FINISHED, reason_of, short_id, status_of
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
+from synapse.client.views import FINISHED, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry

@@ -97,7 +97,7 @@ def _start_gateway(arguments: list[str]) -> int:
     launch = HostLaunch(verb=[GATEWAY, *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:
-        print_json(entry.as_dict())
+        print_json(entry.shown())
     else:
         print_notice(f"Gateway listening on {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
     return 0
@@ -125,7 +125,7 @@ def run_stop(arguments: list[str]) -> int:
     if options.all and not entries and not options.json:
         print_notice("No agent is running.")
     if options.json:
-        print_json([entry.as_dict() for entry in entries])
+        print_json([entry.shown() for entry in entries])
     return 0
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
-from synapse.cli.views import attention_of, message_of, sender_of, short_id
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
+from synapse.client.views import attention_of, message_of, sender_of, short_id
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings

@@ -27,18 +27,6 @@ from synapse.cli.attention import (
 from synapse.cli.options import Options
 from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.tables import plain, safe
-from synapse.cli.views import (
-    FINISHED,
-    attention_of,
-    is_inferred,
-    note_of,
-    reason_of,
-    receipt_lines,
-    receipt_of,
-    reply_of,
-    short_id,
-    status_of,
-)
 from synapse.client.events import EventStream, ServerEvent, open_stream
 from synapse.client.hosts import (
     address_of,
@@ -52,6 +40,18 @@ from synapse.client.hosts import (
     suspended_hint,
 )
 from synapse.client.http import Answer, NoAnswer
+from synapse.client.views import (
+    FINISHED,
+    attention_of,
+    is_inferred,
+    note_of,
+    reason_of,
+    receipt_lines,
+    receipt_of,
+    reply_of,
+    short_id,
+    status_of,
+)
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name

@@ -21,6 +21,7 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
+from synapse.auth.launch import LaunchSecret
 from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
 from synapse.config import process
 from synapse.config.process import SystemClock, log_to, new_id
@@ -107,7 +108,13 @@ async def _start(
     me: AgentEntry, profile: Profile, arguments: tuple[str, ...], settings: Settings, person: PersonTerminal | None
 ) -> RunningAgent:
     clock = SystemClock()
-    command = AgentCommand(launch_folder(settings.home, me.agent_id))
+    folder = launch_folder(settings.home, me.agent_id)
+    command, secret = AgentCommand(folder), LaunchSecret(folder)
+    try:
+        me.launch_key = secret.write()
+    except OSError as error:
+        # The system proves the agent's processes, except where a sandbox hides them.
+        log.warning("launch_secret_not_written", extra={"error": str(error)})
     columns, rows = person.size() if person else settings.terminal_size
     plain = Launch(
         command=(*profile.command, *profile.args, *arguments),
@@ -130,6 +137,7 @@ async def _start(
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
+        secret.remove()
         raise
     mentions.notify = program.say
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
@@ -142,7 +150,7 @@ async def _start(
     program.begin()
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, command, person),
+        stop=_stopper(program, driver, signals, (command.remove, secret.remove), person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -161,10 +169,10 @@ def _stopper(
     program: RunningProgram,
     driver: PtyDriver,
     signals: CliSignals,
-    command: AgentCommand,
+    removals: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Returns what stops the agent; it may be called more than once."""
+    """Returns what stops the agent, and removes the files of its launch; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -180,7 +188,8 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
-        command.remove()
+        for remove in removals:
+            remove()
 
     return stop
 

@@ -1,4 +1,4 @@
-"""Reads what the verbs show of a task from the task's JSON. Imports nothing heavy: `synapse send` uses it."""
+"""Reads what people and models see of a task from the task's JSON. Imports nothing heavy: `synapse send` uses it."""
 
 from synapse.core.json_text import object_in, objects_in
 
