@@ -5,8 +5,8 @@
               one JSON answer ◄── finished ──┴── waits for an agent ──► events, if the client accepts them
 
 It keeps no sessions: every request is answered by itself, in each version of the protocol. A call that waits ends at
-the latest after MOST_WAIT_SECONDS with the id of its task, before a client or a proxy gives up on it. A client that
-disconnects ends the wait and not the task. There is no stream of the server's own, so GET and DELETE are refused.
+the latest after the setting `mcp_wait` with the id of its task, before a client or a proxy gives up on it. A client
+that disconnects ends the wait and not the task. The server has no stream of its own, so GET and DELETE are refused.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from synapse import __version__
+from synapse.client.views import reply_of
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, InvalidRequest, SynapseError, TaskNotFound, describe
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.question import QuestionKind
 from synapse.core.requests import (
     CancelTask,
     ForAgent,
@@ -63,11 +65,9 @@ from synapse.mcp.server import (
     ToolCall,
     refuse,
 )
-from synapse.mcp.tools import AgentsCall, CancelCall, SendCall, StatusCall, ToolResult
+from synapse.mcp.tools import WHOLE_ID, AgentsCall, CancelCall, SendCall, StatusCall, ToolResult
 from synapse.server import sse
 
-MOST_WAIT_SECONDS: Final = 50.0
-"""How long one call waits for an answer. The shortest limit of a known client is 60 seconds."""
 PROGRESS_SECONDS: Final = 5.0
 _NOT_ACCEPTABLE: Final = 406
 _JSON: Final = ("application/json", "application/*", "*/*")
@@ -76,6 +76,8 @@ _BASE64: Final = ("=?base64?", "?=")
 _NEITHER: Final = (
     "there is no task and no agent '{}'. A task needs its whole id, as `send` returned it; call `agents` for names."
 )
+_FOR_PERSON: Final = "Only a person there can answer: tell your user, and look later with `status`, or `cancel` it."
+_FOR_SENDER: Final = "To answer, `cancel` the task and send a new message that has the answer in it."
 _NEEDS_PERSON: Final = "a person at the agent's machine has to decide about it"
 
 Count = Callable[[Caller], None]
@@ -85,13 +87,9 @@ AgentName = Callable[[Task], str]
 
 
 def mcp_dialect(
-    agent_name: AgentName,
-    count: Count,
-    *,
-    most_wait: float = MOST_WAIT_SECONDS,
-    progress_every: float = PROGRESS_SECONDS,
+    agent_name: AgentName, count: Count, *, most_wait: float, progress_every: float = PROGRESS_SECONDS
 ) -> Dialect:
-    """Returns the dialect of one gateway; the times are in seconds."""
+    """Returns the dialect of one gateway; a call waits at most `most_wait` seconds for an answer."""
     endpoint = McpEndpoint(agent_name, count, most_wait=most_wait, progress_every=progress_every)
     return Dialect(
         name=MCP,
@@ -121,15 +119,15 @@ class Waiting(NamedTuple):
         """Waits for the answer; at the end of the time, or if the wait fails, says how to look later."""
         try:
             async with asyncio.timeout(self.seconds):
-                return tools.answered(shown(await self.settled), self.to)
+                return settled_result(await self.settled, self.to)
         except TimeoutError:
-            return tools.look_later(self.task.id, self.to)
+            return tools.look_later(self.task.id, self.to, letters=WHOLE_ID)
         except SynapseError as error:
             return self.given_up(error)
 
     def given_up(self, error: SynapseError) -> ToolResult:
         """Returns the result of a wait that failed: the message was sent, so its task is named."""
-        return tools.look_later(self.task.id, self.to, str(error))
+        return tools.look_later(self.task.id, self.to, str(error), WHOLE_ID)
 
 
 class McpEndpoint:
@@ -201,7 +199,7 @@ class McpEndpoint:
                 return await self._status(given, service, caller)
             case CancelCall():
                 task = await service.handle(CancelTask(given.task), caller)
-                return tools.canceled(shown(task), self._agent_name(task))
+                return tools.canceled(shown(task), self._agent_name(task), WHOLE_ID)
             case _:
                 raise AssertionError(f"the gateway does not offer {call.tool.name}")
 
@@ -213,10 +211,10 @@ class McpEndpoint:
         send = SendMessage(message=message, dialect=MCP, response_expected=given.waits)
         if not given.waits:
             task = await service.handle(traced(ForAgent(given.to, send), wire.headers), caller)
-            return tools.sent(shown(task), given.to)
+            return tools.sent(shown(task), given.to, WHOLE_ID)
         pending = await service.handle(traced(ForAgent(given.to, SendAndWait(send)), wire.headers), caller)
         if pending.is_settled:
-            return tools.answered(shown(pending.task), given.to)
+            return settled_result(pending.task, given.to)
         seconds = min(given.timeout or self._most_wait, self._most_wait)
         return Waiting(call, given.to, pending.task, asyncio.ensure_future(pending.settled()), seconds)
 
@@ -352,6 +350,18 @@ def _agents(agents: Sequence[ListedAgent]) -> ToolResult:
 
 def _agent_line(agent: ListedAgent) -> str:
     return tools.agent_line(agent.id, {"state": agent.state, "agent_type": agent.agent_type})
+
+
+def settled_result(task: Task, to: str) -> ToolResult:
+    """Returns the result of a wait whose task has ended, or asks something."""
+    if task.state.is_terminal:
+        return tools.answered(shown(task), to, letters=WHOLE_ID)
+    question = task.question
+    is_for_sender = question is None or question.kind is QuestionKind.CHOICE
+    who = _FOR_SENDER if is_for_sender else _FOR_PERSON
+    return ToolResult(
+        f"task {task.id}: {to} asks before it goes on. {who} {tools.FROM_AGENT}", reply_of(shown(task)) or task.note
+    )
 
 
 def shown(task: Task) -> dict[str, Any]:

@@ -296,10 +296,13 @@ def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
             "params": {"type": "object"},
         },
     }
+    of_mcp: Wire = {**call, "properties": {**call["properties"], "method": {"type": "string"}}}
+    schemas = {"jsonrpc": call, MCP: of_mcp}
     for path in paths.values():
         operation = path.get("post")
-        if operation is not None and operation["tags"] == ["jsonrpc"]:
-            operation["requestBody"]["content"]["application/json"]["schema"] = call
+        schema = schemas.get(operation["tags"][0]) if operation is not None else None
+        if operation is not None and schema is not None:
+            operation["requestBody"]["content"]["application/json"]["schema"] = schema
             operation["responses"]["2XX"]["content"]["text/event-stream"] = {}
 
 

@@ -28,14 +28,15 @@ async def connected(url: str, key: str, mode: str) -> AsyncIterator[tuple[Any, d
     if is_second:
         utils: Any = importlib.import_module("mcp.shared._httpx_utils")
         transport = http.streamable_http_client(url, http_client=utils.create_mcp_http_client(headers=bearer))
-        pinned = "2026-07-28" if mode == "modern" else mode
-        async with mcp.Client(transport, mode="auto" if mode == "modern" else pinned) as client:
+        async with mcp.Client(transport, mode="auto" if mode == "modern" else "legacy") as client:
             yield client, {"protocol": client.protocol_version, "instructions": client.instructions}
         return
-    async with http.streamablehttp_client(url, headers=bearer) as (reading, writing, _session_id):
-        async with mcp.ClientSession(reading, writing) as session:
-            begun = await session.initialize()
-            yield session, {"protocol": begun.protocolVersion, "instructions": begun.instructions}
+    async with (
+        http.streamablehttp_client(url, headers=bearer) as (reading, writing, _session_id),
+        mcp.ClientSession(reading, writing) as session,
+    ):
+        begun = await session.initialize()
+        yield session, {"protocol": begun.protocolVersion, "instructions": begun.instructions}
 
 
 def shown(result: Any) -> dict[str, Any]:
@@ -90,4 +91,4 @@ async def refused(act: Any) -> str:
     return ""
 
 
-print(json.dumps(asyncio.run(conversation(*sys.argv[1:]))))
+sys.stdout.write(json.dumps(asyncio.run(conversation(*sys.argv[1:]))))
