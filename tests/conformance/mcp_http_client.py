@@ -12,7 +12,7 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ is_second = hasattr(mcp, "Client")
 
 
 @asynccontextmanager
-async def connected(url: str, key: str, mode: str) -> AsyncIterator[tuple[Any, dict[str, Any]]]:
+async def connected(url: str, key: str, mode: str) -> AsyncGenerator[tuple[Any, dict[str, Any]]]:
     """Connects; yields the client, and what the server says of itself."""
     bearer = {"Authorization": f"Bearer {key}"}
     if is_second:
@@ -84,8 +84,9 @@ async def refused(act: Any) -> str:
     """Returns the error of an act that must fail; SDKs wrap it in groups."""
     try:
         await act
-    except BaseException as error:  # noqa: BLE001 - which class it is depends on the version
-        while isinstance(error, BaseExceptionGroup):
+    except BaseException as raised:  # noqa: BLE001 - which class it is depends on the version
+        error: Any = raised
+        while hasattr(error, "exceptions"):
             error = error.exceptions[0]
         return f"{type(error).__name__}: {error}"
     return ""
