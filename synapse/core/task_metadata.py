@@ -10,8 +10,8 @@ keys once, when an event or a snapshot makes a task, and all others read the fie
     response_expected, sender_task_id  `reply_to`
     replied                            `replied`
     waits_for, waits_for_inbox         `waits_for`
+    asked_in, delivered_as, delivers   the fields of the same names
     waiter_left, waiter_released       the fields of the same names
-    delivered_as, delivers             the fields of the same names
     question                           `question`, while it is open
 
 Of `answered` (who answered the last question, and how), `in_reply_to`, `ttl` and `reason` a task has no field: they are
@@ -39,6 +39,7 @@ _SENDER_TASK: Final = "sender_task_id"
 _REPLIED: Final = "replied"
 _WAITS_FOR: Final = "waits_for"
 _WAITS_FOR_INBOX: Final = "waits_for_inbox"
+_ASKED_IN: Final = "asked_in"
 _WAITER_LEFT: Final = "waiter_left"
 _WAITER_RELEASED: Final = "waiter_released"
 _DELIVERED_AS: Final = "delivered_as"
@@ -56,6 +57,7 @@ _RARE_KEYS: Final = frozenset(
         _WAITER_RELEASED,
         _DELIVERED_AS,
         _DELIVERS,
+        _ASKED_IN,
         _QUESTION,
     }
 )
@@ -72,6 +74,7 @@ _DROPPED_KEYS: Final = frozenset(
         _WAITER_RELEASED,
         _DELIVERED_AS,
         _DELIVERS,
+        _ASKED_IN,
         _USER,
         _SENDER_INBOX,
         "reason",
@@ -89,6 +92,7 @@ class ReplyFields(TypedDict, total=False):
     reply_to: ReplyTo | None
     replied: str
     waits_for: WaitTarget | None
+    asked_in: str
     waiter_left: bool
     waiter_released: bool
     delivered_as: str
@@ -103,6 +107,7 @@ _DEFAULTS: Final[ReplyFields] = {
     "reply_to": None,
     "replied": "",
     "waits_for": None,
+    "asked_in": "",
     "waiter_left": False,
     "waiter_released": False,
     "delivered_as": "",
@@ -111,9 +116,10 @@ _DEFAULTS: Final[ReplyFields] = {
 }
 
 
-_TEXT_KEYS: Final[tuple[Literal["user", "replied", "delivered_as", "delivers"], ...]] = (
+_TEXT_KEYS: Final[tuple[Literal["user", "replied", "asked_in", "delivered_as", "delivers"], ...]] = (
     _USER,
     _REPLIED,
+    _ASKED_IN,
     _DELIVERED_AS,
     _DELIVERS,
 )
@@ -197,6 +203,11 @@ def opening_metadata(
         if reply_to.task_id:
             metadata[_SENDER_TASK] = reply_to.task_id
     return metadata
+
+
+def asking(asked_in: str) -> Json:
+    """Returns the metadata of a task that waits for an answer which the agent asked for in the turn of `asked_in`."""
+    return {_ASKED_IN: asked_in}
 
 
 def unverified(claims: Json) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from synapse.core.errors import (
     WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened
-from synapse.core.message import Message, MessageId, Role, Sender, TextPart
+from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig, PushService
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, SendMessage
@@ -48,11 +48,13 @@ from synapse.core.task import (
 )
 from synapse.core.task_metadata import (
     answer_delivered,
+    asking,
     claimed_waiting_task,
     delivering,
     opening_metadata,
     waiter_noted,
 )
+from synapse.core.text import neutralise, safe_line
 from synapse.core.types import Clock, Deadline
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
@@ -62,6 +64,7 @@ from synapse.tasks.admission import (
     marked_with_sender,
     sender_of,
 )
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
@@ -69,6 +72,7 @@ from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import Replies, reply_parts
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
+from synapse.tasks.turn_recorder import StoreRetry
 from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
 
@@ -105,6 +109,7 @@ class Intake:
         feed: Feed,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         questions: Questions,
         registry: Registry,
         clock: Clock,
@@ -122,6 +127,7 @@ class Intake:
         self._feed = feed
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._questions = questions
         self._registry = registry
         self._clock = clock
@@ -135,6 +141,7 @@ class Intake:
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
         self._deliveries: set[asyncio.Future[None]] = set()
+        self._store_retry = StoreRetry(clock)
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queues a message; a reply to a waiting task completes that task instead.
@@ -167,7 +174,17 @@ class Intake:
         """Opens a task that only waits for a reply. Raises QuotaExceeded."""
         await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
-        return await self._journal.record(self._open_event(request, caller, metadata))
+        task = await self._journal.record(self._open_event(request, caller, {**metadata, **self._asked_in(caller)}))
+        self._deferred.wait_opened(task)
+        return task
+
+    def _asked_in(self, caller: Caller) -> Json:
+        """Returns the metadata that names the request in whose turn the agent itself asks; empty without one."""
+        if self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            return {}
+        current = self._deferred.request_of(self._worker.working_on)
+        task = self._journal.known(current) if current else None
+        return {} if task is None or task.state.is_terminal else asking(task.id)
 
     async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
         """Accepts a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
@@ -178,13 +195,16 @@ class Intake:
 
     async def instruct(self, text: str) -> Task:
         """Queues the initial instructions, sent by Synapse itself."""
+        opened = self._opened_by_system(text)
+        task = await self._journal.record(opened)
+        await self._worker.enqueue(task, opened.message)
+        return task
+
+    def _opened_by_system(self, text: str) -> TaskOpened:
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._open_event(request, Caller(), opening_metadata({}, system, verified=True))
-        task = await self._journal.record(opened)
-        await self._worker.enqueue(task, message)
-        return task
+        return self._open_event(request, Caller(), opening_metadata({}, system, verified=True))
 
     async def resume(self, left: RecoveryPlan) -> None:
         """Carries out the plan for the tasks of an earlier host: records, notifies the senders that wait, queues."""
@@ -377,6 +397,9 @@ class Intake:
                 raise SenderMismatch(
                     f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
                 )
+        # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
+        check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
+        deadline_of(request, self._limits.ttl_seconds, self._clock)
         # A reply with parts that the agent does not accept can still be read: it is the task's answer.
         can_be_typed = self._acceptance.takes(request.message)
         message_task = self._new_task_id()
@@ -390,7 +413,7 @@ class Intake:
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
         task = await self._journal.record(*events, then=decide)
         if task.delivered_as:
-            await self._finish(self._deliver(task, request, author or caller))
+            await self._finish(self._deliver(task, request, author or caller, is_failure=failed and inferred))
         return task
 
     async def waiter_left(self, waiting: Task, *, has_read: bool) -> None:
@@ -430,10 +453,44 @@ class Intake:
         if task.delivered_as == message_task:
             await self._deliver(task, *_recorded_reply(task))
 
-    async def _deliver(self, waiting: Task, reply: SendMessage, author: Caller) -> None:
-        """Queues the answer of the task `waiting`, whose waiter has left, as a message."""
+    async def notify_unanswered(self, waiting: Task) -> None:
+        """Queues a message of Synapse's: a wait that the agent had left ended without an answer."""
+
+        def decide(ended: Task) -> tuple[TaskEvent, ...]:
+            return () if ended.delivered_as else (answer_delivered(ended, self._clock.now(), message_task),)
+
+        message_task = self._new_task_id()
+        task = await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
+        if task.delivered_as == message_task:
+            await self._deliver_notice(task)
+
+    async def _deliver(self, waiting: Task, reply: SendMessage, author: Caller, *, is_failure: bool = False) -> None:
+        """Queues the answer of the task `waiting`, whose waiter has left, as a message.
+
+        A failure that the agent which was asked did not report itself is a notice of Synapse's.
+        """
+        if is_failure:
+            await self._deliver_notice(waiting)
+            return
+        # A new message: its id may have been used before in a message to this agent.
+        request = replace(reply, in_reply_to="", message=replace(reply.message, message_id=MessageId("")))
         # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
-        await self._open(replace(reply, in_reply_to=""), author, is_limited=False, delivers=waiting)
+        await self._store_retry.retry_until_stored(
+            lambda: self._open(request, author, is_limited=False, delivers=waiting)
+        )
+
+    async def _deliver_notice(self, waiting: Task) -> None:
+        asked = waiting.waits_for.agent_id if waiting.waits_for else ""
+        whom = f"request to {asked}" if asked else "question to a person" if waiting.last_question else "request"
+        # The reason may be another agent's words: on one line, and marked as a quotation, it cannot pass for ours.
+        unread = "the answer has parts that cannot be typed; its task has them"
+        reason = unread if waiting.state is TaskState.COMPLETED else waiting.note or waiting.state.value
+        why = neutralise(safe_line(reason)).replace('"', "'")
+        text = f'Your {whom} (task {waiting.short_id}) was not answered: "{why}"'
+        opened = replace(self._opened_by_system(text), task_id=TaskId(waiting.delivered_as))
+        opened = replace(opened, metadata={**opened.metadata, **delivering(waiting)})
+        task = await self._store_retry.retry_until_stored(lambda: self._journal.record(opened))
+        await self._worker.enqueue(task, opened.message)
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)

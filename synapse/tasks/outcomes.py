@@ -100,12 +100,12 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
             assert_never(event)
 
 
-def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
+def answered(task: Task, now: datetime, answer: Answered, evidence: str = "the turn ended") -> tuple[TaskEvent, ...]:
     """Returns the events that complete the task; the answer becomes an artifact that names the source of its text."""
     events = [*close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)]
     if answer.parts:
         events.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
-    events.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
+    events.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, evidence))
     events.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
     return tuple(events)
 

@@ -75,6 +75,7 @@ from synapse.core.task import Task, TaskId
 from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
@@ -105,6 +106,7 @@ class AgentTasks:
         intake: Intake,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         in_doubt: InDoubt,
         questions: Questions,
         externals: ExternalAgents,
@@ -121,6 +123,7 @@ class AgentTasks:
         self._intake = intake
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._in_doubt = in_doubt
         self._questions = questions
         self._externals = externals
@@ -181,7 +184,10 @@ class AgentTasks:
         return await self._store.list(query_of(request, caller, self._me.inbox))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
-        return await self._changes.cancel(await self._find(request.task_id, caller, exact=request.exact))
+        task = await self._find(request.task_id, caller, exact=request.exact)
+        if caller.agent_id == self._me.agent_id:
+            self._deferred.wait_withdrawn(task)
+        return await self._changes.cancel(task)
 
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
         return await self._changes.change(request, await self._find(request.task_id, caller))
@@ -244,7 +250,7 @@ class AgentTasks:
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
         self._require_own(caller, "may reply for it")
-        return await self._replies.reply(request, self._worker.current)
+        return await self._replies.reply(request, self._deferred.request_of(self._worker.current))
 
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
         """Raises what `HookReports.take` raises."""
