@@ -52,7 +52,8 @@ REPLY_SECONDS = 20.0
 """The own host answers only after the sender's host has accepted the reply, which may take long."""
 SHORTEST_WAIT = 1.0
 """A shorter wait could end before the message is sent."""
-PROGRESS_SECONDS = 5.0
+PROGRESS_SECONDS = 3.9
+"""A wait looks up every 2 s, so progress is reported every 4 s. The most impatient client gives up after 60."""
 STATUS_SECONDS = 1.0
 SHORTEST_TASK_ID = 4
 
