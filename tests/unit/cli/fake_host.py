@@ -177,6 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
             case ["tasks", task_id, "cancel" | "resolve" | "answer"]:
                 verdict = "canceled" if url.path.endswith("cancel") else body.get("verdict", "")
                 self._change(task_id, status=_BECOMES.get(verdict, "working"))
+            case ["questions"]:
+                task = fake.open({**body, "metadata": {"asks_person": True}})
+                self._answer(200, {"task": task})
+                fake.on_send(task)
             case ["answer"]:
                 self._answer(200, {"task": None})
             case ["reply"]:
