@@ -6,9 +6,10 @@ from synapse.cli import exit_codes
 from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, seconds
 from synapse.cli.tables import safe
-from synapse.cli.views import note_of, reply_of, short_id, status_of
-from synapse.cli.wait import COMES_AS_MESSAGE, TaskFields, TaskWatch, has_left, leave
+from synapse.cli.wait import COMES_AS_MESSAGE
 from synapse.client.hosts import ask, current_folder, open_registry, require_own_agent
+from synapse.client.views import has_left, note_of, reply_of, short_id, status_of
+from synapse.client.watch import TaskFields, TaskWatch, leave
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.errors import WaitTimedOut

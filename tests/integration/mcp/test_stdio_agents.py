@@ -248,6 +248,39 @@ def test_a_person_without_a_launch_has_four_tools_and_waits_on_the_receivers_tas
     assert task["metadata"]["sender"]["sender_id"] == "user"
 
 
+def test_a_person_answers_an_agents_question(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        asked = at_ada.begin("ask_person", question="Which branch?", options=["main", "next"], timeout=30)
+
+        (open_one,) = until(lambda: pair.here.run("approvals", "--json").json, "the question")
+        answered = pair.here.run("answer", open_one["task_id"][:8], "next")
+
+        assert answered.code == 0, answered
+        assert blocks(at_ada.result(asked))[1] == "next"
+
+
+def test_a_late_answer_of_a_person_arrives_once_as_a_message(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        (said,) = at_ada.call("ask_person", question="Which port?", timeout=1)
+        assert "no answer from the person yet" in said
+        head = at_ada.call("status", of=short_id(said))[0]
+        assert "input_required" in head
+
+        answered = pair.here.run("answer", short_id(said), "8765")
+
+        assert answered.code == 0, answered
+        assert len(arrived(pair.ada, "8765")) == 1
+
+
+def test_a_question_is_withdrawn(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        (said,) = at_ada.call("ask_person", question="Which folder?", timeout=1)
+
+        assert "is canceled" in at_ada.call("cancel", task=short_id(said))[0]
+
+        assert pair.here.run("approvals", "--json").json == []
+
+
 def test_a_process_that_only_claims_to_be_an_agent_is_not_taken_for_it(here: Session) -> None:
     ada, bob = here.start("ada"), here.start("bob")
     (here.home / "launches" / ada["agent_id"] / "secret").unlink()

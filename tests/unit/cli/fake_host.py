@@ -185,8 +185,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, {"task": None})
             case ["reply"]:
                 self._reply(body)
-            case ["questions"]:
-                self._ask_person(body)
             case ["mcp", "ready"]:
                 self._answer(200, {})
             case _:
@@ -205,14 +203,6 @@ class _Handler(BaseHTTPRequestHandler):
         message_id = body["message"].get("message_id", "")
         known = [task for task in self.fake.tasks.values() if task["message"].get("message_id", "") == message_id != ""]
         task = known[0] if known else self.fake.open(body, priority)
-        self._answer(200, {"task": task})
-        self.fake.on_send(task)
-
-    def _ask_person(self, body: Fields) -> None:
-        question = {"kind": "choice", "options": body["options"]}
-        metadata = {"reason": "waiting_for_person", "question": question}
-        task = self.fake.open({"message": body["message"], "metadata": metadata})
-        self.fake.change(task, status="input_required")
         self._answer(200, {"task": task})
         self.fake.on_send(task)
 

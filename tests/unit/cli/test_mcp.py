@@ -123,7 +123,7 @@ def test_without_a_script_the_entry_runs_the_module(
     entry = json.loads(synapse("mcp", "config", "cursor").out)["mcpServers"]["synapse"]
 
     assert entry["command"] == str(tmp_path / "python3")
-    assert entry["args"] == ["-m", "synapse.cli.main", "mcp"]
+    assert entry["args"] == ["-P", "-m", "synapse.cli.main", "mcp"]
 
 
 @pytest.mark.parametrize("words", [["config"], ["config", "emacs"], ["serve"], ["--json"]])
