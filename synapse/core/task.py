@@ -122,6 +122,10 @@ class Task:
     """How the sender was answered: `explicit` or `inferred`; empty before."""
     waits_for: WaitTarget | None = None
     """The agent that was asked, for a task that waits for a reply."""
+    asks_person: bool = False
+    """The task is a question of the agent's own to a person; see AskPerson."""
+    asked_in: str = ""
+    """The task in whose turn the agent asked, for a task that waits for a reply to this agent itself."""
     waiter_left: bool = False
     """The process that waits for the task has left, so nothing blocks on it. Of a task that has ended: nobody read the
     answer here, see `delivered_as`."""

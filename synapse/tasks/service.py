@@ -33,6 +33,7 @@ from synapse.core.requests import (
     NO_TOOLS,
     AddExternal,
     AnswerQuestion,
+    AskPerson,
     CancelTask,
     ChangeTask,
     CommandResult,
@@ -78,9 +79,11 @@ from synapse.core.task import Task, TaskId
 from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
+from synapse.tasks.person_questions import is_open_question
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
@@ -116,6 +119,7 @@ class AgentTasks:
         intake: Intake,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         in_doubt: InDoubt,
         questions: Questions,
         externals: ExternalAgents,
@@ -134,6 +138,7 @@ class AgentTasks:
         self._intake = intake
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._in_doubt = in_doubt
         self._questions = questions
         self._externals = externals
@@ -169,6 +174,10 @@ class AgentTasks:
         """Raises QuotaExceeded."""
         return self._intake.create(request, caller)
 
+    def ask_person(self, request: AskPerson, caller: Caller) -> Awaitable[Task]:
+        """Raises what `Intake.ask_person` raises."""
+        return self._intake.ask_person(request, caller)
+
     async def leave(self, request: LeaveTask, caller: Caller) -> Task:
         self._require_own(caller, "may stop waiting for its replies")
         task = await self._find(request.task_id, caller)
@@ -195,7 +204,10 @@ class AgentTasks:
         return await self._store.list(query_of(request, caller, self._me.inbox))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
-        return await self._changes.cancel(await self._find(request.task_id, caller, exact=request.exact))
+        task = await self._find(request.task_id, caller, exact=request.exact)
+        if caller.agent_id == self._me.agent_id:
+            self._deferred.wait_withdrawn(task)
+        return await self._changes.cancel(task)
 
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
         return await self._changes.change(request, await self._find(request.task_id, caller))
@@ -214,6 +226,8 @@ class AgentTasks:
             task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
+        if task is not None and task.asks_person:
+            return await self._intake.answer_person(request, task, caller)
         return await self._questions.answer(request, task, caller)
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
@@ -241,6 +255,7 @@ class AgentTasks:
         view, current = self._driver.view(), self._worker.current
         asking = await _none_if_store_fails(self._questions.asking(view.question))
         queue = [await _none_if_store_fails(self._journal.load(task_id)) for task_id in self._worker.waiting]
+        open_tasks = self._journal.open_tasks()
         return HostStatus(
             entry=self._me,
             view=view,
@@ -248,7 +263,8 @@ class AgentTasks:
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
             held=self._worker.held(),
-            attention=tuple(task for task in self._journal.open_tasks() if task.attention),
+            attention=tuple(task for task in open_tasks if task.attention),
+            questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
             tools=NO_TOOLS if self._tools is None else self._tools.status(),
         )
@@ -259,7 +275,7 @@ class AgentTasks:
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
         self._require_own(caller, "may reply for it")
-        return await self._replies.reply(request, self._worker.current)
+        return await self._replies.reply(request, self._deferred.request_of(self._worker.current))
 
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
         """Raises what `HookReports.take` raises."""

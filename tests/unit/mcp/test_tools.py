@@ -173,7 +173,8 @@ def test_a_task_that_did_not_succeed_is_an_error_with_its_reason(status: str) ->
     result = tools.answered({**TASK, "status": status, "metadata": {"note": "it exited"}}, "codex")
 
     assert result.is_error
-    assert result.blocks == (f"task 1a2b3c4d, {status} at codex: it exited",)
+    assert result.blocks[0].startswith(f"task 1a2b3c4d, {status} at codex.")
+    assert result.blocks[1] == "it exited"
 
 
 def test_a_refusal_of_the_agent_has_its_words() -> None:
