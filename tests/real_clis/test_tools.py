@@ -162,9 +162,11 @@ class World:
 
 
 @contextmanager
-def world_of(*profiles: str, env: Mapping[str, str] | None = None) -> Generator[World]:
+def world_of(
+    *profiles: str, env: Mapping[str, str] | None = None, scenes: Mapping[str, Scene] | None = None
+) -> Generator[World]:
     """Installs the CLIs in one home; everything that is started there ends with it."""
-    with bench_for(profiles[0], os.environ, SCENES) as bench:
+    with bench_for(profiles[0], os.environ, {**SCENES, **(scenes or {})}) as bench:
         sandbox = bench.workbench
         filled = placeholders(bench.model.url, home=sandbox.home, project=sandbox.project)
         recipes = [load_recipe(profile).filled(filled) for profile in profiles]
