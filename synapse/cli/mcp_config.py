@@ -1,4 +1,8 @@
-"""`synapse mcp config`: prints the entry by which a desktop app or an IDE starts the tool server of a person."""
+"""The actions of `synapse mcp`: entries for apps that start the tool server, and its installation in a CLI.
+
+`config` prints the entry by which a desktop app or an IDE starts the tool server of a person; `install` and `uninstall`
+are in `cli.mcp_install`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
+from synapse.cli.mcp_install import CLIS, change_extension
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 
@@ -15,6 +20,8 @@ EXAMPLES = """
 synapse mcp                          serve the tools on standard input and output; apps and agents start it
 synapse mcp config claude-desktop    print the entry for an app
 synapse mcp config vscode --json     the entry, and the file that it belongs to
+synapse mcp install gemini           give Gemini CLI the tools, by an extension; its launch takes none
+synapse mcp uninstall gemini         remove that extension
 """
 
 
@@ -40,13 +47,22 @@ APPS: Final = {
 
 
 def run_mcp_action(arguments: list[str]) -> int:
-    """Prints the entry of an app and returns the exit code."""
+    """Prints the entry of an app, or installs the server in a CLI; returns the exit code."""
     parser = VerbParser("mcp", examples=EXAMPLES, json=False)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
     summary = "print the entry for an app's list of MCP servers"
     config = actions.add_parser("config", help=summary, summary=summary, examples=EXAMPLES)
     config.add_argument("app", choices=sorted(APPS))
+    for action, summary in (
+        ("install", "give a CLI the tools that takes none at launch"),
+        ("uninstall", "remove what `install` has written"),
+    ):
+        changing = actions.add_parser(action, help=summary, summary=summary, examples=EXAMPLES)
+        changing.add_argument("cli", choices=CLIS)
     options = parser.parse_args(arguments)
+    if options.action != "config":
+        install = options.action == "install"
+        return change_extension(options.cli, os.environ, server_command(), install=install, as_json=options.json)
     app = APPS[options.app]
     entry = {app.servers: {"synapse": server_entry(app)}}
     if options.json:
@@ -60,12 +76,17 @@ def run_mcp_action(arguments: list[str]) -> int:
 def server_entry(app: App) -> dict[str, Any]:
     """Returns the app's entry for this installation, by absolute path: apps do not read a shell's PATH."""
     entry: dict[str, Any] = {"type": "stdio"} if app.names_type else {}
-    script = os.path.join(os.path.dirname(sys.executable), "synapse")
-    if os.access(script, os.X_OK):
-        entry |= {"command": script, "args": ["mcp"]}
-    else:
-        entry |= {"command": sys.executable, "args": ["-m", "synapse.cli.main", "mcp"]}
+    program, *words = server_command()
+    entry |= {"command": program, "args": words}
     if os.environ.get("SYNAPSE_HOME"):
         # Without it the app would look for agents in another place than this shell.
         entry["env"] = {"SYNAPSE_HOME": os.path.abspath(os.path.expanduser(os.environ["SYNAPSE_HOME"]))}
     return entry
+
+
+def server_command() -> tuple[str, ...]:
+    """Returns the command that runs the server of this installation."""
+    script = os.path.join(os.path.dirname(sys.executable), "synapse")
+    if os.access(script, os.X_OK):
+        return script, "mcp"
+    return sys.executable, "-P", "-m", "synapse.cli.main", "mcp"

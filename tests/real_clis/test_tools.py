@@ -43,6 +43,7 @@ SCENES: Mapping[str, Scene] = {
     ),
     "late": (SayText(("I have ", "read it.")),),
     "reply": (CallMcpTool("reply", {"text": EXACT}), SayText(("I have ", "replied."))),
+    "shell-reply": (CallTool(Use.SHELL, "synapse reply 'Forty-two.'"), SayText(("I have ", "replied."))),
     "shell": (CallTool(Use.SHELL, "touch made-by-shell"), SayText(("It was ", "run."))),
     "theirs": (CallMcpTool("note", {"text": "x"}, server="theirs"), SayText(("It was ", "noted."))),
 }
@@ -86,18 +87,40 @@ class Row:
         program, *words = command
         match self.profile:
             case "claude":
-                file = home / ".claude.json"
                 server = {"type": "stdio", "command": program, "args": words, "alwaysLoad": True}
-                config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-                file.write_text(json.dumps({**config, "mcpServers": {"theirs": server}}), encoding="utf-8")
+                change(home / ".claude.json", mcpServers={"theirs": server})
             case "codex":
-                with (home / ".codex" / "config.toml").open("a", encoding="utf-8") as file:
-                    file.write(f"\n[mcp_servers.theirs]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n")
+                with (home / ".codex" / "config.toml").open("a", encoding="utf-8") as config:
+                    config.write(
+                        f"\n[mcp_servers.theirs]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n"
+                    )
+            case "opencode":
+                # It asks before it uses a tool only if the person wants that.
+                file = home / ".config" / "opencode" / "opencode.json"
+                change(file, mcp={"theirs": {"type": "local", "command": [*command]}}, permission={"theirs_*": "ask"})
+            case "copilot":
+                server = {"type": "local", "command": program, "args": words, "tools": ["*"]}
+                change(home / ".copilot" / "mcp-config.json", mcpServers={"theirs": server})
+            case "gemini":
+                change(home / ".gemini" / "settings.json", mcpServers={"theirs": {"command": program, "args": words}})
             case _:
                 raise AssertionError(f"how does {self.profile} get a server?")
 
 
-ROWS = (Row("claude"), Row("codex"), Row("codex", ("-s", "read-only")))
+def change(file: Path, **added: object) -> None:
+    """Adds to a JSON file, or makes it."""
+    config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file.write_text(json.dumps({**config, **added}), encoding="utf-8")
+
+
+ROWS = (
+    Row("claude"),
+    Row("codex"),
+    Row("codex", ("-s", "read-only")),
+    Row("opencode"),
+    Row("copilot"),
+    Row("gemini"),
+)
 each_cli = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 each_profile = pytest.mark.parametrize("row", [row for row in ROWS if not row.args], ids=lambda row: row.name)
 
@@ -165,12 +188,14 @@ class World:
 def world_of(
     *profiles: str, env: Mapping[str, str] | None = None, scenes: Mapping[str, Scene] | None = None
 ) -> Generator[World]:
-    """Installs the CLIs in one home; everything that is started there ends with it."""
+    """Installs the CLIs in one home, Gemini with our extension; everything that is started there ends with it."""
     with bench_for(profiles[0], os.environ, {**SCENES, **(scenes or {})}) as bench:
         sandbox = bench.workbench
         filled = placeholders(bench.model.url, home=sandbox.home, project=sandbox.project)
         recipes = [load_recipe(profile).filled(filled) for profile in profiles]
         sandbox.install(together(recipes, env or {}))
+        if "gemini" in profiles:
+            assert sandbox.synapse("mcp", "install", "gemini").code == 0
         world = World(bench)
         try:
             yield world
@@ -276,7 +301,10 @@ def test_a_person_is_still_asked_for_other_tools(row: Row) -> None:
             assert not (world.sandbox.project / f"made-by-{scene}").exists()
 
 
-@each_profile
+# Gemini has them by the extension that the person installed; without MCP it asks before it uses them.
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if not row.args and row.profile != "gemini"], ids=lambda row: row.name
+)
 @pytest.mark.timeout(240)
 def test_a_launch_without_mcp_has_no_tools(row: Row) -> None:
     with world_of(row.profile) as world:
@@ -305,3 +333,32 @@ def test_a_model_reads_the_instructions_without_a_turn(row: Row) -> None:
         told = json.dumps(request)
         assert told.count("You are the agent synapse-") == 1
         assert f"named {ADA}" in told
+
+
+@pytest.mark.timeout(240)
+def test_gemini_without_the_extension_replies_by_its_shell_unasked() -> None:
+    with world_of("gemini") as world:
+        assert world.sandbox.synapse("mcp", "uninstall", "gemini").code == 0
+        before = world.sandbox.settings()
+        world.start(Row("gemini"), ADA, "--no-instructions")
+
+        asked = world.sandbox.synapse("send", ADA, "calibrate:shell-reply:1 please", "--response", "--timeout", "50")
+
+        assert (asked.code, asked.output) == (0, "Forty-two.\n"), world.told(ADA)
+        assert world.sandbox.settings() == before
+
+
+@pytest.mark.timeout(240)
+def test_a_policy_of_the_persons_own_stays_stronger_than_ours_in_gemini() -> None:
+    with world_of("gemini") as world:
+        policy = world.sandbox.home / ".gemini" / "policies" / "mine.toml"
+        policy.parent.mkdir()
+        rule = 'toolName = "run_shell_command"\ncommandPrefix = "synapse"\ndecision = "ask_user"\npriority = 1\n'
+        policy.write_text(f"[[rule]]\n{rule}", encoding="utf-8")
+        world.start(Row("gemini"), ADA, "--no-instructions")
+
+        world.send(ADA, "shell-reply")
+
+        eventually(lambda: world.state(ADA) in ("waiting", "exited"))
+        assert world.model.ledger.last("shell-reply:1", Fact.CALLED) is not None, world.told(ADA)
+        assert world.model.ledger.last("shell-reply:1", Fact.RESULT) is None
