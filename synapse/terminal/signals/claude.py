@@ -44,7 +44,6 @@ GO_ON: Final[Json] = {}
 """The hook's answer that decides nothing: the dialog stays, or was answered already."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
-_MCP_FLAG: Final = "--mcp-config"
 _LATEST_TIME: Final = 1 << 37
 
 _ALLOW: Final = "allow"
@@ -162,21 +161,6 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
         else:
             rest.append(argument)
     return theirs, tuple(rest)
-
-
-def mcp_configs(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the values of the person's own `--mcp-config`: each is JSON, or the path of a JSON file."""
-    found, takes_more = list[str](), False
-    for argument in arguments:
-        if argument == "--":
-            break
-        if argument.startswith("-"):
-            takes_more = argument == _MCP_FLAG
-            if argument.startswith(_MCP_FLAG + "="):
-                found.append(argument.partition("=")[2])
-        elif takes_more:
-            found.append(argument)
-    return tuple(found)
 
 
 def permissions(commands: Iterable[str], *, server: str = "") -> list[str]:
