@@ -17,6 +17,7 @@ from benchmarks import (
     gateway,
     keystrokes,
     listing,
+    mcp,
     output,
     serving,
     sockets,
@@ -28,6 +29,7 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "command_line": (command_line.TITLE, command_line.run),
     "delivery": (delivery.TITLE, delivery.run),
+    "mcp": (mcp.TITLE, mcp.run),
     "claude_prompt": (claude_prompt.TITLE, claude_prompt.run),
     "output": (output.TITLE, output.run),
     "serving": (serving.TITLE, serving.run),

@@ -1,4 +1,4 @@
-"""The reference page of the two dialects that only a gateway speaks; `docs.generate` writes it."""
+"""The reference page of the dialects that only a gateway speaks; `docs.generate` writes it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from synapse.core.task import TaskState
 from synapse.dialects import paths
 from synapse.dialects.hub.encode import STATE_NAMES as HUB_STATES
 from synapse.dialects.supervisor.encode import STATE_NAMES as SUPERVISOR_STATES
+from synapse.mcp.server import SESSION_VERSIONS, STATELESS_VERSION
+from synapse.mcp.tools import GATEWAY_TOOLS, Tool
 
 MOUNT: Final = "/agents/{agentId}/v1"
 
@@ -40,8 +42,8 @@ HUB_PURPOSES: Final = {
 }
 
 _INTRODUCTION: Final = """\
-One address for all agents speaks [standard A2A](../howto/standard-a2a.md) and two dialects of its own. They show the
-same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
+One address for all agents speaks [standard A2A](../howto/standard-a2a.md), MCP, and two dialects of its own. They show
+the same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
 """
 _SUPERVISOR: Final = f"""\
 Below `{MOUNT}`, beside A2A 1.0 and 0.3. A request that names a version (`A2A-Version`) gets it; one without
@@ -66,6 +68,16 @@ close codes, and examples.
 """
 
 
+_MCP: Final = f"""\
+At `POST {paths.MCP_PATH}`, Streamable HTTP for clients of MCP {", ".join(SESSION_VERSIONS)} (`initialize`) and
+{STATELESS_VERSION} (`server/discover`). [How to connect one](../howto/mcp-gateway.md) has examples and limits.
+
+There are no sessions and no `Mcp-Session-Id`: each request stands for itself. The answer is one JSON value; a call that
+waits is answered with server-sent events if the client accepts `text/event-stream`: progress every 5 seconds if it gave
+a token, a comment every 15, and the answer as the last event. Notifications get 202. `GET` and `DELETE` get 405. Other
+statuses: 400 for what is no request or has a version or headers that do not fit, 401, 403, 404 for an unknown method in
+{STATELESS_VERSION}, 406 for an `Accept` without JSON, 413, 415, 429. What a tool cannot do is a result with `isError`.
+"""
 _OPERATIONS: Final = """\
 `GET /healthz` and `GET /readyz` for a supervisor, `GET /metrics` for Prometheus, `GET /openapi.json` and
 `GET /docs` for programs and people: see [keep a gateway running](../howto/operate-the-gateway.md).
@@ -84,6 +96,8 @@ def gateway_page(notice: str) -> str:
         _routes(paths.SUPERVISOR_OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
         f"## Hub\n\n{_HUB}",
         _routes(paths.HUB_OPERATIONS, HUB_PURPOSES, ""),
+        f"## MCP\n\n{_MCP}",
+        _table(("tool", "arguments", "what it does"), map(_tool, GATEWAY_TOOLS)),
         f"## Operations\n\n{_OPERATIONS}",
         f"## States\n\n{_STATES}",
         _table(
@@ -97,6 +111,11 @@ def gateway_page(notice: str) -> str:
 def _routes(operations: Mapping[str, tuple[str, str]], purposes: Mapping[str, str], mount: str) -> str:
     rows = ((f"`{method} {mount}{path}`", purposes[name]) for name, (method, path) in operations.items())
     return _table(("request", "what it does"), rows)
+
+
+def _tool(tool: Tool) -> tuple[str, ...]:
+    names = (f"`{one.name}`" if one.required else f"`{one.name}`?" for one in tool.arguments)
+    return f"`{tool.name}`", ", ".join(names), tool.description
 
 
 def _supervisor_words(state: TaskState) -> str:

@@ -21,6 +21,7 @@ from synapse.calibration.scripted_model import (
     SCENES,
     Act,
     Body,
+    CallMcpTool,
     CallTool,
     HoldText,
     ModelRequest,
@@ -67,6 +68,8 @@ class ModelServer:
     def __init__(self, ledger: Ledger, scenes: Mapping[str, Scene] = SCENES) -> None:
         self.ledger = ledger
         self.scenes = scenes
+        self.requests: list[Body] = []
+        """The requests of all turns, oldest first: everything that the CLI tells its model."""
         self._released: set[str] = set()
         self._numbers = iter(range(1, 1_000_000_000))
         self._numbering = threading.Lock()
@@ -141,6 +144,7 @@ class _Connection(BaseHTTPRequestHandler):
         request = api.read(body, path)
         scene, number = request.marker
         if scene:
+            self._model.requests.append(body)
             self._play(api, request, scene, f"{scene}:{number}")
         else:
             self._answer_side_request(api, request)
@@ -170,7 +174,7 @@ class _Connection(BaseHTTPRequestHandler):
             case HoldText():
                 text = "".join(act.begin) + act.end
                 self._stream(api.say(request, self._held(act, turn), number), turn, Fact.SAID, text)
-            case CallTool():
+            case CallTool() | CallMcpTool():
                 call = call_for(act, request)
                 if call is None:
                     ledger.note(turn, Fact.LACKED, " ".join(sorted(request.tools)))

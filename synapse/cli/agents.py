@@ -15,9 +15,9 @@ from synapse.cli.attention import (
     messages_in,
     next_step,
     overdue_in,
+    own_questions_in,
     question_in,
     question_lines,
-    question_of,
     release_step,
     target_of,
     title_of,
@@ -27,18 +27,6 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain, short_path, table
 from synapse.cli.task_lookup import find_task, is_task_id
-from synapse.cli.views import (
-    FINISHED,
-    attention_of,
-    message_of,
-    note_of,
-    receipt_lines,
-    receipt_of,
-    reply_of,
-    sender_of,
-    short_id,
-    status_of,
-)
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
     AGENT_VARIABLE,
@@ -48,6 +36,20 @@ from synapse.client.hosts import (
     open_gateways,
     open_registry,
     suspended_hint,
+)
+from synapse.client.views import (
+    FINISHED,
+    attention_of,
+    message_of,
+    note_of,
+    question_of,
+    receipt_lines,
+    receipt_of,
+    reply_of,
+    sender_of,
+    short_id,
+    status_of,
+    tools_of,
 )
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
@@ -96,7 +98,7 @@ def run_list(arguments: list[str]) -> int:
 
 def as_fields(reply: HostReply) -> dict[str, Any]:
     """Returns the `--json` object of an agent: its registry entry and its host's status."""
-    fields = dict(reply.entry.as_dict())
+    fields = reply.entry.shown()
     fields["status"] = state_of(reply)
     for key in (
         "why",
@@ -109,6 +111,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "attention",
         "question",
         "store_fault",
+        "tools",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:
@@ -143,6 +146,10 @@ def attention_lines(replies: list[HostReply]) -> list[str]:
         if reply.body.get("store_fault"):
             fault = plain(str(reply.body["store_fault"]))
             lines.append(f"! {name} refuses messages: {fault}  (synapse restart {name})")
+        lines += [
+            f"! {name} asks a person: {title_of(asked)}  ({next_step(asked, target_of(asked, name), name)})"
+            for asked in own_questions_in(reply.body)
+        ]
         lines += _task_lines(name, objects_in(reply.body, "attention"))
     return lines
 
@@ -260,6 +267,8 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"
         )
+    if tools_of(body):
+        print_result(f"  tools    {plain(tools_of(body))}")
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_held(held_in(body), entry)
     for line in attention_lines([reply]):
@@ -271,6 +280,10 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
 
 
 def _explain(reply: HostReply) -> None:
+    tools = object_in(reply.body, "tools")
+    if tools.get("since"):
+        state, since = (plain(str(tools.get(key, ""))) for key in ("mcp", "since"))
+        print_result(f"  MCP server of its launch: {state} since {since}")
     print_result("  evidence, most trusted source first:")
     for observation in objects_in(reply.body, "sightings"):
         mark = "→" if observation.get("source") == reply.body.get("source") else " "

@@ -14,15 +14,14 @@ from synapse.cli.agents import resolving_command
 from synapse.cli.attention import (
     DIALOG,
     IN_DOUBT,
-    WAITING_FOR_PERSON,
     find_option,
     how_long,
     messages_in,
     next_step,
     overdue_in,
+    own_questions_in,
     question_in,
     question_lines,
-    question_of,
     release_step,
     target_of,
     title_of,
@@ -31,13 +30,13 @@ from synapse.cli.output import print_json, print_notice, print_result, warn_unan
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain
 from synapse.cli.task_lookup import find_task, is_task_id
-from synapse.cli.views import FINISHED, reason_of, short_id, status_of
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
+from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, NothingAsked, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
@@ -122,7 +121,8 @@ def _is_just_open(reply: HostReply, now: datetime) -> bool:
 def needs_of(reply: HostReply) -> list[dict[str, Any]]:
     """Returns the `--json` objects of what an agent needs a person for: question, messages in doubt, held messages."""
     asks = question_in(reply.body) or reply.body.get("state") == WAITING
-    items = [_question_fields(reply)] if asks else []
+    items = [_question_fields(reply, question_in(reply.body))] if asks else []
+    items += [_question_fields(reply, question) for question in own_questions_in(reply.body)]
     items += [
         _task_fields(reply, item)
         for item in objects_in(reply.body, "attention")
@@ -135,8 +135,7 @@ def needs_of(reply: HostReply) -> list[dict[str, Any]]:
     return items
 
 
-def _question_fields(reply: HostReply) -> dict[str, Any]:
-    question = question_in(reply.body)
+def _question_fields(reply: HostReply, question: dict[str, Any]) -> dict[str, Any]:
     name = short_name(reply.entry)
     return {
         "agent_id": reply.entry.agent_id,
@@ -266,6 +265,11 @@ def find_question(target: str) -> AgentQuestion:
             raise (missing if is_task_id(target) else error) from None
     status = _status_with_read_dialog(entry)
     question = question_in(status)
+    own = own_questions_in(status)
+    if not question and status.get("state") != WAITING and own:
+        if len(own) > 1:
+            raise AmbiguousTask(target, [str(one.get("task_id", ""))[:8] for one in own])
+        question = own[0]
     if not question and status.get("state") == WAITING:
         why = plain(str(status.get("why") or "a dialog is open"))
         raise NothingAsked(

@@ -11,22 +11,21 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-WAITING_FOR_PERSON = "waiting_for_person"
 DIALOG = "dialog"
 STORE = "store"
 IN_DOUBT = "in_doubt"
 UNREACHABLE = "unreachable"
-
-
-def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
-    """Returns the open question of the task's turn, or an empty object."""
-    metadata = object_in(task, "metadata")
-    return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
+TOOLS = "tools"
 
 
 def question_in(status: "dict[str, Any]") -> "dict[str, Any]":
     """Returns the open question in a host's status, or an empty object."""
     return object_in(status, "question")
+
+
+def own_questions_in(status: "dict[str, Any]") -> "list[dict[str, Any]]":
+    """Returns the open questions that the agent itself asks people, from a host's status."""
+    return objects_in(status, "questions")
 
 
 def title_of(question: "dict[str, Any]") -> str:
@@ -124,6 +123,8 @@ def release_step(held: "dict[str, Any]", name: str) -> str:
         return f"synapse resolve {str(held.get('task_id', ''))[:8]} --delivered|--retry|--fail"
     if reason == UNREACHABLE:
         return "synapse external list"
+    if reason == TOOLS:
+        return "a few seconds at most"
     if reason == STORE:
         return plain(str(held.get("hint") or "")) or "synapse doctor"
     return f"synapse attach {name}"

@@ -10,9 +10,9 @@ from synapse.cli.options import Options
 from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.send import message_body
-from synapse.cli.views import short_id
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ACCEPT_SECONDS, AGENT_VARIABLE, current_folder, open_registry, sender_fields
+from synapse.client.views import short_id
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, NotFound, describe

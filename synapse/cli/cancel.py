@@ -9,8 +9,8 @@ from synapse.cli.output import error_fields, print_error, print_json, print_noti
 from synapse.cli.parser import VerbParser
 from synapse.cli.task_lookup import find_task
 from synapse.cli.tasks import OwnedTask, cancel_stored, queued_for_one
-from synapse.cli.views import short_id, status_of
 from synapse.client.hosts import ask, open_registry
+from synapse.client.views import short_id, status_of
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict, SynapseError

@@ -30,6 +30,7 @@ from synapse.cli.parser import VerbParser
 from synapse.cli.tables import plain, table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
+from synapse.client.views import tools_of
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder
 from synapse.config.settings import (
@@ -46,7 +47,8 @@ from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
-from synapse.core.json_text import objects_in
+from synapse.core.json_text import object_in, objects_in
+from synapse.core.requests import McpState, ToolsWay
 from synapse.drivers.pty.process import locate
 from synapse.host.agent_command import AgentCommand
 from synapse.host.identity import usual_socket_folders
@@ -71,6 +73,8 @@ DOCTOR_EXAMPLES = """
 synapse doctor
 synapse doctor --json
 """
+_INSTALLABLE: Final = "gemini"
+"""The CLI that can be given the MCP server only by an extension, which its user installs."""
 MARKS = {OK: "✓", NOTE: "·", PROBLEM: "✗"}
 CONFIG_EXAMPLES = """
 synapse config
@@ -383,9 +387,27 @@ def _agents(settings: Settings) -> Iterator[Finding]:
             if detail.startswith(DEGRADED):
                 advice = f"synapse status {short_name(reply.entry)} --explain"
                 yield Finding(NOTE, short_name(reply.entry), detail, advice)
+        yield from _tools(reply)
     running = f"{sum(reply.error is None for reply in replies)} running"
     unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
     yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
+
+
+def _tools(reply: HostReply) -> Iterator[Finding]:
+    """Tells how the model of an agent reaches others. A better way than it has is only a note: it works without."""
+    name, tools = short_name(reply.entry), object_in(reply.body, "tools")
+    text = f"its tools: {plain(tools_of(reply.body))}"
+    if not tools_of(reply.body):
+        return  # it has no CLI, or does not say
+    if tools.get("way") == ToolsWay.MCP:
+        yield Finding(OK, name, text)
+        return
+    advice = ""
+    if tools.get("mcp") == McpState.MISSING:
+        advice = f"look for errors of the MCP server `synapse` in the CLI, and try `synapse restart {name}`"
+    elif tools.get("mcp") == McpState.OFF and reply.entry.agent_type == _INSTALLABLE:
+        advice = f"synapse mcp install {_INSTALLABLE}, then synapse restart {name}"
+    yield Finding(NOTE, name, text, advice)
 
 
 def _unanswered(reply: HostReply, error: SynapseError) -> Finding:

@@ -21,6 +21,7 @@ VERBS = {
     "logs": ("logs", "show an agent's log: starts, states, deliveries, refusals"),
     "send": ("send", "send a message to an agent; --response waits for the answer"),
     "reply": ("reply", "reply to the request that this agent is working on"),
+    "ask": ("ask", "ask a person, as an agent, and wait for the answer"),
     "broadcast": ("broadcast", "send a message to all agents in this folder"),
     "queue": ("tasks", "list queued messages"),
     "tasks": ("tasks", "list recent tasks"),
@@ -34,6 +35,7 @@ VERBS = {
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
     "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
+    "mcp": ("mcp", "serve the tools for AI agents over MCP; `mcp config APP` prints an app's entry"),
     "scripted": ("launch", "run an agent that plays a script file"),
     "trust": ("trust", "trust the `.synapse/` settings of a project"),
     "config": ("doctor", "show the settings and where each value comes from"),
@@ -44,7 +46,7 @@ VERBS = {
     "guide": ("guide", "print a short primer for AI agents"),
     "help": ("help", "show this text, or the help of a verb"),
 }
-FAST_VERBS = (["send"], ["reply"])
+FAST_VERBS = (["send"], ["reply"], ["mcp"])
 CLOSED_PIPE = 141
 
 

@@ -130,6 +130,6 @@ def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options, *, 
 
 def print_task(task: "dict[str, Any]") -> None:
     """Prints the `--json` result of a message that nothing waits for."""
-    from synapse.cli.views import receipt_of
+    from synapse.client.views import receipt_of
 
     print_json({"task": task, "reply": None, "receipt": receipt_of(task)})

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from synapse.cli.attention import held_in, messages_in, release_step, why_held
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
-from synapse.cli.views import attention_of, message_of, sender_of, short_id
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
+from synapse.client.views import attention_of, message_of, sender_of, short_id
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
@@ -117,6 +118,11 @@ def run_queue(arguments: list[str]) -> int:
         for entry, task in waiting
     ]
     print_result(table(QUEUE_TITLES, rows, elastic=4))
+    running = {entry.agent_id: entry for entry, _ in waiting if entry.pid}
+    for reply in ask_all([*running.values()], "GET", "/status"):
+        held, name = held_in(reply.body), short_name(reply.entry)
+        if held:
+            print_notice(f"{name} holds {messages_in(held)}: {why_held(held)}  ({release_step(held, name)})")
     return 0
 
 

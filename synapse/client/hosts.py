@@ -5,7 +5,7 @@ import os
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.config.paths import USER_FILE, check_place, user_folder
 from synapse.core.address import PERSON, matching, resolve, short_name
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import SECRET_FILE, AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry, gateways, is_alive, is_foreign, is_stopped
 
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
 SOCKET_VARIABLE = "SYNAPSE_SOCKET"
+WAIT_VARIABLE = "SYNAPSE_MCP_WAIT"
+"""In the environment of a CLI whose launch gave it the MCP server: how many seconds one call of a tool may wait."""
 GATEWAY = "gateway"
 ACCEPT_SECONDS = 8.0
 """How long a host may take to answer; usually it takes a few milliseconds."""
+LONGEST_SECRET = 128
 GATEWAY_HINT = (
     "a gateway is not an agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` "
     "shows its log, `synapse stop gateway` stops it"
 )
+
+_launch: "dict[str, str]" = {}
+"""The launch of this process, like its environment: one for all requests."""
 
 
 def current_folder() -> str:
@@ -112,9 +118,24 @@ def sender_fields(registry: FileRegistry, claimed: str = "") -> "dict[str, str]"
     return {"sender_id": entry.agent_id, "sender_type": entry.agent_type, "sender_endpoint": entry.endpoint}
 
 
+def show_launch(home: str) -> None:
+    """Makes every later request of this process prove its launch by the secret, if that can be read.
+
+    A host knows the agent of a process by its ancestors; a sandbox or a container may hide them.
+    """
+    path = os.path.join(home, "launches", os.environ.get(AGENT_VARIABLE, ""), SECRET_FILE)
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(LONGEST_SECRET).decode("ascii").strip()
+    except (OSError, ValueError):
+        return
+    if secret.isprintable():
+        _launch["secret"] = secret
+
+
 def address_of(entry: AgentEntry) -> HostAddress:
-    """Returns where the host of `entry` listens."""
-    return HostAddress(entry.socket, port=entry.port)
+    """Returns where the host of `entry` listens, with the secret of `show_launch`."""
+    return HostAddress(entry.socket, port=entry.port, launch=_launch.get("secret", ""))
 
 
 def exchange(
@@ -188,10 +209,12 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
     """Returns the error for a host that does not answer, or that this process is not allowed to reach."""
     from synapse.core.errors import AgentNotResponding, ConnectionForbidden
 
+    has_tools = runs_with_tools()
     if silence is not None and silence.forbidden:
-        return ConnectionForbidden(entry.agent_id, f"it may not open connections ({silence})")
+        return ConnectionForbidden(entry.agent_id, f"it may not open connections ({silence})", has_tools=has_tools)
     if silence is not None and not silence.sent and is_foreign(entry):
-        return ConnectionForbidden(entry.agent_id, f"it sees neither the host's process nor its socket ({silence})")
+        why = f"it sees neither the host's process nor its socket ({silence})"
+        return ConnectionForbidden(entry.agent_id, why, has_tools=has_tools)
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
     if is_suspended(entry):
         error.hint = suspended_hint(entry)
@@ -200,6 +223,11 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
     elif entry.name:
         error.hint = f"restart the agent with `synapse {entry.agent_type} --name {entry.name}`"
     return error
+
+
+def runs_with_tools() -> bool:
+    """Returns whether this process runs in an agent whose launch gave its CLI the MCP server."""
+    return bool(os.environ.get(AGENT_VARIABLE) and os.environ.get(WAIT_VARIABLE))
 
 
 def is_suspended(entry: AgentEntry) -> bool:

@@ -575,16 +575,20 @@ class AgentNotResponding(AgentFailed):
 
 
 class ConnectionForbidden(AgentNotResponding):
-    """The calling process may not connect to the agent's host, so it cannot find out whether the agent runs."""
+    """The calling process may not connect to the agent's host, so it cannot find out whether the agent runs.
+
+    `has_tools` says that the process runs in an agent whose launch gave its CLI the MCP server.
+    """
 
     code = "connection_forbidden"
 
-    def __init__(self, agent_id: str, why: str) -> None:
+    def __init__(self, agent_id: str, why: str, *, has_tools: bool = False) -> None:
+        tools = "use the tools of the MCP server `synapse` instead (send, reply, agents, status), or "
         SynapseError.__init__(
             self,
             f"Agent '{agent_id}' cannot be reached from this process, and may well be running: {why}.",
-            hint="a sandbox does that: run the command outside of it, or let it open connections (in Codex: "
-            "`-c sandbox_workspace_write.network_access=true`)",
+            hint=f"this sandbox may not connect: {tools if has_tools else ''}"
+            "ask to run the command outside of the sandbox",
         )
 
 

@@ -12,15 +12,17 @@ Several dialects may have routes for one path; the server is given a function th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
+from synapse.core.caller import Caller
 from synapse.core.errors import InvalidRequest, MethodNotAllowed, RateLimited, SynapseError, Unauthenticated
 from synapse.core.events import Update
 from synapse.core.requests import ForAgent, Pending, Request, Stream, TaskStream
+from synapse.core.service import Handler
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -182,7 +184,32 @@ class CallRoute:
     """Encodes an error from before the body was read, when `encode_error` of the dialect needs the request."""
 
 
-AnyRoute = Route[Any] | StreamRoute[Any] | DocumentRoute | CallRoute
+class LateAnswer(NamedTuple):
+    """An answer that takes a while. The server cancels it when the caller leaves or the server ends."""
+
+    answer: Awaitable[WireAnswer]
+    encode_error: Callable[[SynapseError], WireAnswer]
+    """Encodes an error in its place, in particular that the server ends."""
+
+
+class EventAnswer(NamedTuple):
+    """An answer as a stream of events. The server closes it when the caller leaves or the server ends."""
+
+    events: Stream[WireEvent]
+    encode_error: Callable[[SynapseError], WireAnswer]
+    """Encodes an error as the last event, in particular that the server ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRoute:
+    """A path whose answer takes any number of requests to the service, each on behalf of the caller."""
+
+    method: str
+    path: str
+    serve: Callable[[WireRequest, Handler, Caller], Awaitable[WireAnswer | LateAnswer | EventAnswer]]
+
+
+AnyRoute = Route[Any] | StreamRoute[Any] | DocumentRoute | CallRoute | ServiceRoute
 
 Params = bytes
 """The parameters of a JSON-RPC call as they arrived: JSON, or nothing."""

@@ -1,4 +1,4 @@
-"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub and supervisor.
+"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub, supervisor and MCP.
 
 Hosts and gateways lay out their routes from these tables at start, and load the dialects themselves with the first
 request. Therefore this module imports nothing of them.
@@ -13,6 +13,7 @@ A2A_V1: Final = "a2a_v1"
 A2A_V0_3: Final = "a2a_v0_3"
 HUB: Final = "hub"
 SUPERVISOR: Final = "supervisor"
+MCP: Final = "mcp"
 
 MEDIA_TYPE: Final = b"application/a2a+json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -103,6 +104,7 @@ def a2a_v0_3_paths() -> tuple[tuple[str, str], ...]:
 
 
 WEBSOCKET_PATH: Final = "/ws"
+MCP_PATH: Final = "/mcp"
 
 HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "list_agents": ("GET", "/agents"),

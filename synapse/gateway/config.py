@@ -89,6 +89,8 @@ class GatewayConfig:
     allow_private_webhooks: bool = False
     no_auth: bool = False
     behind_proxy: bool = False
+    mcp_wait: int = 50
+    """How many seconds a tool call over MCP waits for an answer. The shortest limit of a known client is 60."""
     agents: tuple[AgentConfig, ...] = ()
     auth: Table = field(default_factory=dict[str, Any], repr=False)
     rate_limit: Table = field(default_factory=dict[str, Any])
@@ -192,6 +194,8 @@ def _checked(config: GatewayConfig, path: Path) -> GatewayConfig:
     for name in ("port", "grpc_port"):
         if not 0 <= getattr(config, name) <= 65535:
             raise InvalidSettings(f"{getattr(config, name)} is not a port", hint="choose one from 1024 to 65535")
+    if config.mcp_wait < 1:
+        raise InvalidSettings(f"{path}: 'mcp_wait' must be at least 1 second, not {config.mcp_wait}")
     names = [agent.id for agent in config.agents]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise InvalidSettings(f"{path}: two agents have the id '{twice}'")

@@ -37,6 +37,7 @@ from synapse.gateway.external import GatewayExternals
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
+from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
@@ -312,6 +313,7 @@ class Gateway:
         dialects = gateway_dialects(
             cards,
             hub_dialect(self.directory.name_of, self.auth.methods),
+            mcp_dialect(self.directory.name_of, self.auth.count, most_wait=self._config.mcp_wait),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,
         )

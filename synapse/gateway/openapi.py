@@ -29,7 +29,7 @@ from synapse.dialects.a2a_v1 import decode as a2a_1_0
 from synapse.dialects.dialect import AnyRoute, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.hub import parts as hub
 from synapse.dialects.hub.encode import encode_error
-from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, SUPERVISOR, TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, MCP, SUPERVISOR, TENANT
 from synapse.dialects.supervisor import decode as supervisor
 from synapse.gateway.metrics import MEDIA_TYPE, Metrics
 from synapse.server.middleware import HEALTH_PATH, READY_PATH
@@ -105,6 +105,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "PUT /tasks/{}": "Replace the task's metadata, or change its state.",
     "DELETE /tasks/{}": "Cancel a running task, and remove it from all lists.",
     "POST /ws/ticket": "Issue a ticket for one WebSocket connection at `/ws`; for browsers.",
+    "POST /mcp": "Send a message of MCP: list the tools, or call one. A call that waits may answer with a stream.",
     "GET /status": "Get the gateway's id, address and state.",
     "GET /metrics": "Get the metrics, for Prometheus.",
     "GET /openapi.json": "Get this document.",
@@ -125,6 +126,7 @@ DIALECTS: Final[Mapping[str, str]] = {
     A2A_V0_3: "A2A 0.3, for requests with `A2A-Version: 0.3`, or a message in the format of 0.3.",
     "jsonrpc": "A2A 1.0 and 0.3 as JSON-RPC 2.0.",
     HUB: "The hub: all agents and tasks under one API.",
+    MCP: "The Model Context Protocol over Streamable HTTP: tools for models.",
     "discovery": "The list of agents, their cards, and external agents.",
     "gateway_status": "The gateway itself.",
     OPERATIONS: "For operators of the gateway.",
@@ -294,10 +296,13 @@ def _name_rpc_methods(paths: Wire, dialects: Iterable[Dialect]) -> None:
             "params": {"type": "object"},
         },
     }
+    of_mcp: Wire = {**call, "properties": {**call["properties"], "method": {"type": "string"}}}
+    schemas = {"jsonrpc": call, MCP: of_mcp}
     for path in paths.values():
         operation = path.get("post")
-        if operation is not None and operation["tags"] == ["jsonrpc"]:
-            operation["requestBody"]["content"]["application/json"]["schema"] = call
+        schema = schemas.get(operation["tags"][0]) if operation is not None else None
+        if operation is not None and schema is not None:
+            operation["requestBody"]["content"]["application/json"]["schema"] = schema
             operation["responses"]["2XX"]["content"]["text/event-stream"] = {}
 
 

@@ -35,8 +35,11 @@ from synapse.dialects.dialect import (
     CallRoute,
     Dialect,
     DocumentRoute,
+    EventAnswer,
     Headers,
+    LateAnswer,
     Route,
+    ServiceRoute,
     StreamCall,
     WireAnswer,
     WireEvent,
@@ -221,6 +224,8 @@ class HttpApp:
         if isinstance(route, Route):
             request = traced(route.decode(wire), wire.headers)
             return WireAnswer(200, route.encode(await self._service.handle(request, caller)))
+        if isinstance(route, ServiceRoute):
+            return await self._answer_by_service(route, wire, caller, receive, send, exchange)
         if isinstance(route, DocumentRoute):
             return route.answer(wire)
         items = await self._service.handle(route.decode(wire), caller)
@@ -252,6 +257,20 @@ class HttpApp:
         if call.answer is not None:
             return call.answer(result)
         return WireAnswer(call.status, call.encode(result), call.headers, route.media_type)
+
+    async def _answer_by_service(
+        self, route: ServiceRoute, wire: WireRequest, caller: Caller, receive: Receive, send: Send, exchange: _Exchange
+    ) -> WireAnswer | None:
+        answer = await route.serve(wire, self._service, caller)
+        if isinstance(answer, EventAnswer):
+            exchange.encode_error = answer.encode_error
+            await self._stream(lambda event: event, answer.events, receive, send, exchange)
+            return None
+        if isinstance(answer, LateAnswer):
+            exchange.encode_error = answer.encode_error
+            answer = await self._pending_results.wait(asyncio.ensure_future(answer.answer), receive, send)
+        exchange.error = answer.error
+        return answer
 
     async def _stream(
         self,

@@ -40,7 +40,7 @@ Check = Callable[[], Awaitable[object]]
 _ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _ALLOWED_HEADERS: Final = (
     b"Authorization, Content-Type, X-API-Key, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID,"
-    b" If-None-Match, traceparent"
+    b" If-None-Match, traceparent, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
 )
 _EXPOSED_HEADERS: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions, X-A2A-Extensions"
 _MAX_AGE_SECONDS: Final = b"600"

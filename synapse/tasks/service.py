@@ -12,25 +12,28 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import (
     AccessDenied,
+    Conflict,
     NothingAsked,
     PersonRequired,
     PushNotSupported,
     StoreFailed,
     UnsupportedOperation,
 )
-from synapse.core.events import StateChanged, Update
+from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
+    NO_TOOLS,
     AddExternal,
     AnswerQuestion,
+    AskPerson,
     CancelTask,
     ChangeTask,
     CommandResult,
@@ -47,6 +50,7 @@ from synapse.core.requests import (
     GetTask,
     HostCommand,
     HostStatus,
+    LeaveTask,
     ListExternals,
     ListPushConfigs,
     ListTasks,
@@ -57,6 +61,7 @@ from synapse.core.requests import (
     Replied,
     Reply,
     ReportSignal,
+    ReportTools,
     Request,
     ResolveTask,
     SendAndFollow,
@@ -66,16 +71,19 @@ from synapse.core.requests import (
     SetPushConfig,
     SubscribeTask,
     TaskStream,
+    ToolsStatus,
 )
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
-from synapse.core.task_metadata import waiter_noted
+from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
+from synapse.tasks.person_questions import is_open_question
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
@@ -88,6 +96,14 @@ R = TypeVar("R")
 def never(_message: Message) -> bool:
     """Returns False: the default, for agents that answer with tasks only."""
     return False
+
+
+class ToolReports(Protocol):
+    """Knows whether the agent's CLI has the tools of Synapse."""
+
+    def report(self, request: ReportTools, /) -> None: ...
+
+    def status(self) -> ToolsStatus: ...
 
 
 class AgentTasks:
@@ -103,15 +119,18 @@ class AgentTasks:
         intake: Intake,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         in_doubt: InDoubt,
         questions: Questions,
         externals: ExternalAgents,
         driver: Driver,
         clock: Clock,
         hook_reports: HookReports | None = None,
+        tools: ToolReports | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
+        """`tools` is None for an agent without a CLI."""
         self._me = me
         self._journal = journal
         self._store = store
@@ -119,12 +138,14 @@ class AgentTasks:
         self._intake = intake
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._in_doubt = in_doubt
         self._questions = questions
         self._externals = externals
         self._driver = driver
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
+        self._tools = tools
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
@@ -153,6 +174,25 @@ class AgentTasks:
         """Raises QuotaExceeded."""
         return self._intake.create(request, caller)
 
+    def ask_person(self, request: AskPerson, caller: Caller) -> Awaitable[Task]:
+        """Raises what `Intake.ask_person` raises."""
+        return self._intake.ask_person(request, caller)
+
+    async def leave(self, request: LeaveTask, caller: Caller) -> Task:
+        self._require_own(caller, "may stop waiting for its replies")
+        task = await self._find(request.task_id, caller)
+        if task.queued:
+            raise Conflict(
+                f"task {task.short_id} waits for no reply", hint=f"`synapse cancel {task.short_id}` takes it back"
+            )
+
+        def decide(now: Task) -> tuple[TaskEvent, ...]:
+            # Of a task that has ended the caller takes the answer with it, so it is recorded too.
+            is_over = now.waiter_released or (now.state.is_terminal and now.waiter_left)
+            return () if is_over else (waiter_released(now, self._clock.now()),)
+
+        return await self._journal.record_if(task.id, decide)
+
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._find(request.task_id, caller, exact=request.exact)
 
@@ -164,7 +204,10 @@ class AgentTasks:
         return await self._store.list(query_of(request, caller, self._me.inbox))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
-        return await self._changes.cancel(await self._find(request.task_id, caller, exact=request.exact))
+        task = await self._find(request.task_id, caller, exact=request.exact)
+        if caller.agent_id == self._me.agent_id:
+            self._deferred.wait_withdrawn(task)
+        return await self._changes.cancel(task)
 
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
         return await self._changes.change(request, await self._find(request.task_id, caller))
@@ -183,6 +226,8 @@ class AgentTasks:
             task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
+        if task is not None and task.asks_person:
+            return await self._intake.answer_person(request, task, caller)
         return await self._questions.answer(request, task, caller)
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
@@ -210,6 +255,7 @@ class AgentTasks:
         view, current = self._driver.view(), self._worker.current
         asking = await _none_if_store_fails(self._questions.asking(view.question))
         queue = [await _none_if_store_fails(self._journal.load(task_id)) for task_id in self._worker.waiting]
+        open_tasks = self._journal.open_tasks()
         return HostStatus(
             entry=self._me,
             view=view,
@@ -217,8 +263,10 @@ class AgentTasks:
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
             held=self._worker.held(),
-            attention=tuple(task for task in self._journal.open_tasks() if task.attention),
+            attention=tuple(task for task in open_tasks if task.attention),
+            questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
+            tools=NO_TOOLS if self._tools is None else self._tools.status(),
         )
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
@@ -226,14 +274,20 @@ class AgentTasks:
         return follow_status(self._driver)
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
-        # A process that outlived the agent's shell may reply for it, though its ancestors no longer prove it.
-        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
-            raise PersonRequired(f"only {self._me.agent_id} itself or a person may reply for it", hint=caller.objection)
-        return await self._replies.reply(request, self._worker.current)
+        self._require_own(caller, "may reply for it")
+        return await self._replies.reply(request, self._deferred.request_of(self._worker.current))
 
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
         """Raises what `HookReports.take` raises."""
         return self._hook_reports.take(request, caller)
+
+    async def report_tools(self, request: ReportTools, caller: Caller) -> None:
+        """Raises AccessDenied for any other caller than this agent, UnsupportedOperation if it has no CLI."""
+        if self._tools is None:
+            raise UnsupportedOperation("this agent has no CLI that could be given tools")
+        if caller.agent_id != self._me.agent_id:
+            raise AccessDenied("only the agent's own MCP server may report here", hint=caller.objection)
+        self._tools.report(request)
 
     async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
         """Handles a request that a gateway sends for its caller; the caller does not gain a person's rights.
@@ -270,6 +324,11 @@ class AgentTasks:
         """Returns the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
         return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
+    def _require_own(self, caller: Caller, what: str) -> None:
+        # A process that outlived the agent's shell may act for it, though its ancestors no longer prove it.
+        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            raise PersonRequired(f"only {self._me.agent_id} itself or a person {what}", hint=caller.objection)
+
     def _pushes(self) -> PushService:
         if self._push_configs is None:
             raise PushNotSupported
@@ -283,19 +342,16 @@ class AgentTasks:
         self, task: Task, updates: AsyncGenerator[Update, None]
     ) -> AsyncGenerator[Update, None]:
         """Follows a task that waits for a reply; records when its last reader leaves, so that it no longer counts."""
+        is_read = False
         try:
             async with aclosing(updates):
-                await self._note_waiter(task, left=False)
+                await self._intake.note_waiter(task, lambda: False)
                 async for update in updates:
                     yield update
+                    is_read = update.task.state.is_terminal
         finally:
             if not self._feed.is_followed(task.id):
-                await self._note_waiter(task, left=True)
-
-    async def _note_waiter(self, task: Task, *, left: bool) -> None:
-        now = await self._journal.load(task.id)
-        if not now.state.is_terminal and now.waiter_left is not left:
-            await self._journal.record(waiter_noted(task, self._clock.now(), left=left))
+                await self._intake.waiter_left(task, has_read=is_read)
 
 
 async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:

@@ -26,6 +26,7 @@ ROOMS = {
     "external": set[str](),
     "drivers": {"pty", "scripted"},
     "attach": set[str](),
+    "mcp": set[str](),
     "host": set[str](),
     "gateway": set[str](),
     "calibration": {"recipes"},

@@ -23,7 +23,7 @@ from tests.conformance.real_hosts import scripted_host
 from tests.conformance.wire_client import Reply, WireClient
 from tests.property.test_a2a_hostile import METHODS, PARAMS
 from tests.property.test_contract_hostile import HUB_BODY, SUPERVISOR_BODY
-from tests.unit.dialects.synapse.test_hostile_bodies import BODY, near
+from tests.unit.dialects.synapse.test_hostile_bodies import BODY, JSON, near
 
 pytestmark = pytest.mark.integration
 
@@ -84,8 +84,21 @@ def rpc_call(method: str, params: Any, call_id: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
 
 
+def tool_call(tool: object, arguments: Any, token: Any, call_id: object) -> dict[str, Any]:
+    return rpc_call("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": token}}, call_id)
+
+
 CALLS = st.builds(rpc_call, METHODS, near(PARAMS), st.integers() | st.text(max_size=3) | st.none())
+TOOL_CALLS = st.builds(
+    tool_call,
+    st.sampled_from(["agents", "send", "status", "cancel", "reply", 7]),
+    near({"to": "tck", "text": "hi", "wait": "none", "idempotency_key": "k", "of": "tck", "task": "none"}),
+    JSON,
+    JSON,
+)
 BODIES = st.one_of(
+    TOOL_CALLS.map(json.dumps),
+    st.lists(TOOL_CALLS, max_size=3).map(json.dumps),
     *(near(body).map(json.dumps) for body in (PARAMS, SUPERVISOR_BODY, HUB_BODY, BODY)),
     CALLS.map(json.dumps),
     st.sampled_from(["", "null", "[" * 5000, '{"a":' * 100, '"\\ud800"', "1e400", '{"message":{"content":"\\u0000"}}']),
@@ -100,6 +113,9 @@ HEADERS = st.fixed_dictionaries(
         "Last-Event-ID": st.sampled_from(["0", "7", "x", "-1", "9" * 30]),
         "traceparent": st.sampled_from(["00-" + "a" * 32 + "-" + "b" * 16 + "-01", "x"]),
         "Authorization": st.sampled_from(["Bearer x", "Basic eA==", "x"]),
+        "MCP-Protocol-Version": st.sampled_from(["2026-07-28", "2025-06-18", "x"]),
+        "Mcp-Method": st.sampled_from(["tools/call", "tools/list", "x"]),
+        "Mcp-Name": st.sampled_from(["send", "=?base64?c2VuZA==?=", "=?base64?!?=", "x"]),
         "Origin": st.sampled_from(["http://evil.example.com", "null"]),
     },
 )

@@ -11,6 +11,7 @@ from functools import partial
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.driver import Driver
 from synapse.core.errors import AgentExited
 from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import Push
@@ -18,9 +19,11 @@ from synapse.core.requests import GetTask, SendAndWait, SendMessage
 from synapse.core.store import Lease
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.external.agents import Externals
+from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.push.service import PushConfigs
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.intake import Intake, Limits
 from synapse.tasks.journal import Journal
@@ -83,16 +86,22 @@ class AgentHarness:
         acceptance: Acceptance = ANYTHING,
         quota_bytes: int = 0,
         lease: Lease = ANY_LEASE,
+        tools: AgentTools | None = None,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
+        self.tools = tools
+        self._driver: Driver = ToolsDriver(self.driver, tools) if tools else self.driver
         self.store = store or MemoryStore()
         self.host_client = FakeHostClient()
         self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(me, self.journal, self.host_client, self.clock)
-        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
+        self.deferred = DeferredReplies(self.journal, self.clock)
+        self.worker = AgentWorker(
+            self._driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once, deferred=self.deferred
+        )
         self.in_doubt = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
             me,
@@ -122,6 +131,7 @@ class AgentHarness:
             feed=self.feed,
             worker=self.worker,
             replies=self.replies,
+            deferred=self.deferred,
             questions=self.questions,
             registry=FixedRegistry(),
             clock=self.clock,
@@ -143,11 +153,13 @@ class AgentHarness:
             intake=self.intake,
             worker=self.worker,
             replies=self.replies,
+            deferred=self.deferred,
             in_doubt=self.in_doubt,
             questions=self.questions,
             externals=NO_EXTERNALS,
-            driver=self.driver,
+            driver=self._driver,
             clock=self.clock,
+            tools=self.tools,
             push_configs=self.push_configs,
         )
 
@@ -214,7 +226,8 @@ NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to e
 @asynccontextmanager
 async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
     """Run the harness's long-lived parts meanwhile."""
-    jobs = [asyncio.ensure_future(harness.worker.run()), asyncio.ensure_future(harness.replies.run())]
+    running = (harness.worker.run(), harness.replies.run(), harness.deferred.run(harness.intake.notify_unanswered))
+    jobs = [asyncio.ensure_future(job) for job in running]
     try:
         yield harness
     finally:

@@ -15,16 +15,19 @@ from synapse.core.requests import (
     SECRET_HEADER,
     AddExternal,
     AnswerQuestion,
+    AskPerson,
     CancelTask,
     CreateTask,
     FollowStatus,
     GetStatus,
     GetTask,
+    LeaveTask,
     ListExternals,
     ListTasks,
     RemoveExternal,
     Reply,
     ReportSignal,
+    ReportTools,
     ResolveTask,
     SendExternal,
     SendMessage,
@@ -115,6 +118,11 @@ class ReplyBody(msgspec.Struct):
     failed: bool = False
 
 
+class AskBody(msgspec.Struct):
+    message: MessageShape
+    options: Annotated[list[Words], msgspec.Meta(max_length=1000)] | None = None
+
+
 class ResolveBody(msgspec.Struct):
     verdict: Literal["delivered", "retry", "fail"]
 
@@ -124,6 +132,11 @@ class AnswerBody(msgspec.Struct):
     option: Name | None = None
     text: Words | None = None
     question_id: Name | None = None
+
+
+class ToolsBody(msgspec.Struct):
+    client: Words = ""
+    protocol: Words = ""
 
 
 class DiscoverBody(msgspec.Struct):
@@ -178,8 +191,10 @@ class BodyReader(Generic[Shape]):
 _MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}'
 _SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
 _REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
+_ASK: Final = BodyReader(AskBody, f'{{"message": {_MESSAGE}, "options": ["yes", "no"]}}')
 _RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
 _ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
+_TOOLS: Final = BodyReader(ToolsBody, '{"client": "claude-code 2.1", "protocol": "2025-11-25"}')
 _DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
 _SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -222,6 +237,15 @@ def decode_get(wire: WireRequest) -> GetTask:
 
 def decode_cancel(wire: WireRequest) -> CancelTask:
     return CancelTask(wire.params["id"])
+
+
+def decode_ask(wire: WireRequest) -> AskPerson:
+    body = _ASK.read(wire.body)
+    return AskPerson(message=_message(body.message), dialect=DIALECT, options=tuple(body.options or ()))
+
+
+def decode_leave(wire: WireRequest) -> LeaveTask:
+    return LeaveTask(wire.params["id"])
 
 
 def decode_list(wire: WireRequest) -> ListTasks:
@@ -275,6 +299,11 @@ def decode_signal(wire: WireRequest) -> ReportSignal:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
     return ReportSignal(payload=payload, secret=wire.header(SECRET_HEADER.lower().encode()))
+
+
+def decode_tools(wire: WireRequest) -> ReportTools:
+    body = _TOOLS.read(wire.body)
+    return ReportTools(client=body.client, protocol=body.protocol)
 
 
 def decode_status(_wire: WireRequest) -> GetStatus:

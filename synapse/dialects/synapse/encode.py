@@ -28,7 +28,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
 from synapse.core.task_metadata import recorded_question
@@ -92,6 +92,11 @@ def encode_answered(task: Task | None) -> bytes:
     return to_json({"task": None if task is None else task_object(task)})
 
 
+def encode_left(task: Task) -> bytes:
+    """Returns a task that its waiter left; with `left`, its answer comes, or came, as a message of its own."""
+    return to_json({"task": task_object(task), "left": task.waiter_left})
+
+
 def encode_page(page: TaskPage) -> bytes:
     return to_json({"tasks": [task_object(task) for task in page.tasks], "next_cursor": page.next_cursor})
 
@@ -107,6 +112,10 @@ def encode_replied(replied: Replied) -> bytes:
 def encode_signal_answer(answer: Json | None) -> bytes:
     """Returns the answer to a hook. An empty object tells it to go on."""
     return to_json(answer or {})
+
+
+def encode_nothing(_result: None) -> bytes:
+    return b"{}"
 
 
 def encode_status(status: HostStatus) -> bytes:
@@ -133,7 +142,9 @@ def encode_status(status: HostStatus) -> bytes:
             "held": _held(status),
             "attention": _attention(status, question),
             "question": question,
+            "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
             "store_fault": status.store_fault,
+            "tools": _tools(status.tools),
             "sightings": [
                 {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
                 for one in view.observations
@@ -277,6 +288,18 @@ def _held(status: HostStatus) -> Wire | None:
     }
 
 
+def _tools(tools: ToolsStatus) -> Wire:
+    """Returns which way the agent's model has to other agents, and why it has no better one."""
+    return {
+        "way": tools.way.value,
+        "mcp": tools.mcp.value,
+        "client": tools.client,
+        "protocol": tools.protocol,
+        "since": None if tools.since is None else instant(tools.since),
+        "why": tools.why,
+    }
+
+
 def _question(status: HostStatus) -> Wire | None:
     """Returns the agent's open question, its task (empty without one), and since when it is open."""
     task, asked = status.asking, status.view.question
@@ -297,6 +320,9 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
     if asked is not None:
         about = {"task_id": asked["task_id"], "text": asked["title"]}
         items.append({**about, "receipt": "", "question_id": asked["id"]})
+    for task in status.questions:
+        title, question_id = (recorded_question(task)[key] for key in ("title", "id"))
+        items.append({"task_id": task.id, "text": title, "receipt": "", "question_id": question_id})
     for task in status.attention:
         receipt = task.receipt.step.value if task.receipt else ""
         items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})

@@ -81,6 +81,7 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(method="GET", path="/tasks", decode=decode.decode_list, encode=encode.encode_page),
     Route(method="GET", path="/tasks/{id}", decode=decode.decode_get, encode=encode.encode_task),
     Route(method="POST", path="/tasks/{id}/cancel", decode=decode.decode_cancel, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/{id}/leave", decode=decode.decode_leave, encode=encode.encode_left),
     Route(method="POST", path="/tasks/{id}/resolve", decode=decode.decode_resolve, encode=encode.encode_task_answer),
     Route(method="POST", path="/tasks/{id}/answer", decode=decode.decode_answer, encode=encode.encode_answered),
     StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decode.decode_subscribe, encode=encode_update),
@@ -89,12 +90,14 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
 _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decode.decode_reply, encode=encode.encode_replied),
     Route(method="POST", path="/answer", decode=decode.decode_answer, encode=encode.encode_answered),
+    Route(method="POST", path="/questions", decode=decode.decode_ask, encode=encode.encode_task_answer),
     # A hook may wait for its answer as long as a person takes to decide.
     CallRoute(
         method="POST",
         path="/signals",
         ask=lambda wire: Call(decode.decode_signal(wire), encode.encode_signal_answer),
     ),
+    Route(method="POST", path="/mcp/ready", decode=decode.decode_tools, encode=encode.encode_nothing),
     Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     StreamRoute(

@@ -10,6 +10,7 @@ carries the tool's whole output), but the screen shows that the dialog is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -160,6 +161,11 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
         else:
             rest.append(argument)
     return theirs, tuple(rest)
+
+
+def permissions(commands: Iterable[str], *, server: str = "") -> list[str]:
+    """Returns the rules that allow the tools of an MCP server, and shell commands that begin so."""
+    return [*([f"mcp__{server}"] if server else []), *(f"Bash({command}:*)" for command in commands)]
 
 
 def question_in(payload: Record, question_id: str) -> Question:

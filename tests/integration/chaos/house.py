@@ -118,14 +118,20 @@ class House:
         return log
 
     def start(
-        self, profile: str, *, name: str = "", launcher: Sequence[str] = (), tracer: Sequence[str] = ()
+        self,
+        profile: str,
+        *,
+        name: str = "",
+        launcher: Sequence[str] = (),
+        tracer: Sequence[str] = (),
+        instructions: bool = False,
     ) -> RunningHost:
         """Start a host and return it once it accepts messages; `tracer` is a command that runs it."""
         python = [*tracer, sys.executable, "-P", *(launcher or ("-m", "synapse.cli.main"))]
-        names = ["--name", name] if name else []
+        names = [*(["--name", name] if name else []), *([] if instructions else ["--no-instructions"])]
         with (self.folder / f"{name or profile}.out").open("ab") as output:
             process = subprocess.Popen(
-                [*python, profile, "--headless", "--json", "--no-instructions", *names],
+                [*python, profile, "--headless", "--json", *names],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

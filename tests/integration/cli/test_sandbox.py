@@ -43,10 +43,15 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield opened
 
 
-def boxed(here: Session, wrap: Wrap, *arguments: str) -> Ran:
-    command = wrap([*COMMAND, *arguments])
+def boxed(here: Session, wrap: Wrap, *arguments: str, **environ: str) -> Ran:
     done = subprocess.run(
-        command, cwd=here.folder, env=here.environ, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=False
+        wrap([*COMMAND, *arguments]),
+        cwd=here.folder,
+        env=here.environ | environ,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -64,7 +69,7 @@ def test_list_shows_the_state_as_unknown_and_removes_no_entry(here: Session, wra
 
     assert "removed" not in shown.err
     assert "may not open connections" in shown.err
-    assert "network_access" in shown.err
+    assert "ask to run the command outside of the sandbox" in shown.err
     assert (fields["name"], fields["status"]) == ("ada", "unknown")
     assert "may not open connections" in fields["why"]
     assert entry_files(here) == before
@@ -81,6 +86,28 @@ def test_a_message_that_cannot_be_sent_says_why(here: Session, wrap: Wrap, more:
     assert "outside" in ran.err
     assert "restart the agent" not in ran.err
     assert here.run("queue", "--json").json == []
+
+
+@pytest.mark.parametrize("wrap", SANDBOXES)
+@pytest.mark.parametrize(
+    "variables", [{}, {"SYNAPSE_AGENT_ID": "AGENT"}, {"SYNAPSE_AGENT_ID": "AGENT", "SYNAPSE_MCP_WAIT": "50"}]
+)
+@pytest.mark.parametrize("words", [("send", "ada", "hello"), ("reply", "hello"), ("list",)], ids=str)
+def test_a_model_is_told_what_works_in_its_sandbox(
+    here: Session, wrap: Wrap, variables: dict[str, str], words: tuple[str, ...]
+) -> None:
+    (entry,) = entry_files(here)
+    environ = {name: value.replace("AGENT", entry.stem) for name, value in variables.items()}
+    if words[0] == "reply" and not variables:
+        pytest.skip("a person replies to nothing")
+
+    ran = boxed(here, wrap, *words, **environ)
+
+    assert "this sandbox may not connect: " in ran.err
+    assert "ask to run the command outside of the sandbox" in ran.err
+    assert ("use the tools of the MCP server `synapse` instead (send, reply" in ran.err) is (
+        "SYNAPSE_MCP_WAIT" in variables
+    )
 
 
 @pytest.mark.parametrize("wrap", SANDBOXES)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import LAUNCH_HEADER, AgentEntry
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry, start_time
 
@@ -41,9 +41,12 @@ class FakeHost:
         )
         self.state: Fields = {"state": "ready", "why": "the prompt is empty", "source": "screen", "queue_depth": 0}
         self.requests: list[tuple[str, str, Fields]] = []
+        self.launches: list[str] = []
+        """The secret of a launch that each request showed; empty for none."""
         self.resumed_after: list[str] = []
         self.tasks: dict[str, Fields] = {}
         self.on_send: Callable[[Fields], None] = lambda task: None
+        self.on_leave: Callable[[Fields], None] = lambda task: None
         self.refusals: dict[str, tuple[int, Fields]] = {}
         self.dropped_connections = 0
         self.break_streams_after = 0
@@ -153,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._refuse(404, "route_not_found", self.path)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: C901, PLR0912 - a case for each route
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._record(body)
         fake, url = self.fake, urlsplit(self.path)
@@ -169,13 +172,21 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(body, int(url.query.removeprefix("priority=") or 3))
             case ["tasks", "create"]:
                 self._answer(200, {"task": fake.open(body)})
+            case ["tasks", task_id, "leave"]:
+                self._leave(task_id)
             case ["tasks", task_id, "cancel" | "resolve" | "answer"]:
                 verdict = "canceled" if url.path.endswith("cancel") else body.get("verdict", "")
                 self._change(task_id, status=_BECOMES.get(verdict, "working"))
+            case ["questions"]:
+                task = fake.open({**body, "metadata": {"asks_person": True}})
+                self._answer(200, {"task": task})
+                fake.on_send(task)
             case ["answer"]:
                 self._answer(200, {"task": None})
             case ["reply"]:
                 self._reply(body)
+            case ["mcp", "ready"]:
+                self._answer(200, {})
             case _:
                 self._refuse(404, "route_not_found", self.path)
 
@@ -203,6 +214,16 @@ class _Handler(BaseHTTPRequestHandler):
         sender = asked["metadata"].get("sender", {}).get("sender_id", "user")
         self.fake.answer(asked, body["message"]["parts"][0]["text"])
         self._answer(200, {"replied": {"task_id": asked["id"], "to": sender}})
+
+    def _leave(self, task_id: str) -> None:
+        task = self.fake.find(task_id)
+        if task is None:
+            self._refuse(404, "task_not_found", f"no task '{task_id}'")
+            return
+        self.fake.on_leave(task)
+        if task["status"] == "submitted":
+            self.fake.change(task, metadata={**task["metadata"], "waiter_left": True})
+        self._answer(200, {"task": task, "left": task["metadata"].get("waiter_left") is True})
 
     def _change(self, task_id: str, **fields: Any) -> None:
         task = self.fake.find(task_id)
@@ -268,4 +289,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _record(self, body: Fields) -> None:
+        self.fake.launches.append(self.headers.get(LAUNCH_HEADER, ""))
         self.fake.requests.append((self.command, self.path, body))

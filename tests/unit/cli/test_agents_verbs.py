@@ -128,6 +128,17 @@ def test_a_queued_task_shows_why_it_is_held(synapse: Cli, start: HostFactory) ->
     assert synapse("status", task["id"][:8], "--json").json["held"] is None
 
 
+def test_the_queue_shows_why_its_messages_wait(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.open(MESSAGE)
+    host.state["held"] = {**HELD, "reason": "tools", "why": "its CLI has no tools yet", "overdue": False}
+
+    ran = synapse("queue")
+
+    assert "review the design" in ran.out
+    assert ran.err == "codex-8120 holds 2 messages: its CLI has no tools yet  (a few seconds at most)\n"
+
+
 def test_messages_held_for_a_moment_need_no_person(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
 
@@ -143,6 +154,7 @@ def test_messages_held_for_a_moment_need_no_person(synapse: Cli, start: HostFact
         ({"reason": "store"}, "synapse doctor"),
         ({"reason": "unreachable"}, "synapse external list"),
         ({"reason": "no_prompt"}, "synapse attach codex-8120"),
+        ({"reason": "tools"}, "a few seconds at most"),
     ],
 )
 def test_each_reason_has_a_next_step(synapse: Cli, start: HostFactory, held: dict[str, str], next_step: str) -> None:
@@ -229,6 +241,39 @@ def test_status_shows_the_reason_and_the_time_of_the_state(synapse: Cli, start: 
         "  why      the prompt is empty  (screen)",
         "  gate     closed: a person is typing",
     ]
+
+
+AT = "2024-01-15T10:30:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("tools", "line"),
+    [
+        (
+            {"way": "mcp", "mcp": "listed", "client": "claude-code 2.1\x1b[2J", "protocol": "2026-07-28", "since": AT},
+            "  tools    by MCP, in claude-code 2.1[2J (version 2026-07-28)",
+        ),
+        ({"way": "mcp", "mcp": "listed", "client": "", "since": AT}, "  tools    by MCP, in its CLI"),
+        (
+            {"way": "shell", "mcp": "missing", "why": "it did not ask", "since": AT},
+            "  tools    by shell commands only: it did not ask",
+        ),
+        ({"way": "none", "mcp": "off", "why": "--no-mcp", "since": AT}, "  tools    none: --no-mcp"),
+        ({"way": "none", "mcp": "off", "why": "a script", "since": None}, ""),
+        (None, ""),
+    ],
+)
+def test_status_shows_how_an_agent_reaches_others(
+    synapse: Cli, start: HostFactory, tools: dict[str, str | None] | None, line: str
+) -> None:
+    start().state["tools"] = tools
+
+    plainly, explained = synapse("status", "codex").out, synapse("status", "codex", "--explain").out
+
+    assert [shown for shown in plainly.splitlines() if shown.startswith("  tools")] == ([line] if line else [])
+    told = f"  MCP server of its launch: {tools['mcp']} since {AT}" if tools and line else ""
+    assert (told in explained.splitlines()) is bool(told)
+    assert synapse("list", "--json").json[0]["tools"] == tools
 
 
 def test_explain_lists_the_observation_of_each_source(synapse: Cli, start: HostFactory) -> None:

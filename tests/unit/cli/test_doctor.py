@@ -171,6 +171,36 @@ def test_a_degraded_agent_is_a_note(synapse: Cli, start: HostFactory) -> None:
     assert "the prompt is visible" not in ran.out
 
 
+@pytest.mark.parametrize(
+    ("kind", "tools", "level", "advice"),
+    [
+        ("codex", {"way": "mcp", "mcp": "listed", "client": "codex 0.166"}, "ok", ""),
+        ("codex", {"way": "shell", "mcp": "expected", "why": "not yet"}, "note", ""),
+        ("codex", {"way": "shell", "mcp": "missing", "why": "it did not ask"}, "note", "synapse restart codex-8120"),
+        ("codex", {"way": "shell", "mcp": "off", "why": "--no-mcp"}, "note", ""),
+        ("gemini", {"way": "shell", "mcp": "off", "why": "no means"}, "note", "synapse mcp install gemini"),
+        ("gemini", {"way": "mcp", "mcp": "listed"}, "ok", ""),
+    ],
+)
+def test_doctor_tells_how_each_agent_reaches_others(
+    synapse: Cli, start: HostFactory, kind: str, tools: dict[str, str], level: str, advice: str
+) -> None:
+    start(kind, 8120).state["tools"] = {**tools, "since": "2024-01-15T10:30:00.000Z"}
+
+    (found,) = [one for one in synapse("doctor", "--json").json["findings"] if one["text"].startswith("its tools: ")]
+
+    assert (found["subject"], found["level"]) == (f"{kind}-8120", level)
+    assert tools.get("why", tools.get("client", "")) in found["text"]
+    assert advice in found["advice"]
+    assert bool(advice) is bool(found["advice"])
+
+
+def test_an_agent_without_a_cli_needs_no_tools(synapse: Cli, start: HostFactory) -> None:
+    start().state["tools"] = {"way": "none", "mcp": "off", "why": "a script", "since": None}
+
+    assert "its tools" not in synapse("doctor").out
+
+
 def test_a_store_whose_lock_another_process_keeps_is_a_problem(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from synapse.dialects.dialect import Dialect, WireRequest
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.gateway.cards import GatewayCards, is_discovery
 from synapse.gateway.config import GatewayConfig
+from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics
 from synapse.gateway.openapi import SENTENCES, SHAPES, key_of, operations_dialect, public_paths
 from synapse.gateway.routes import gateway_dialects
@@ -26,7 +27,9 @@ URL = "https://agents.example.com"
 
 def all_dialects() -> list[Dialect]:
     cards = GatewayCards(addresses=Addresses(URL), methods=KEYS, config_of=GatewayConfig().agent)
-    served = gateway_dialects(cards, hub_dialect(lambda _: "", KEYS))
+    served = gateway_dialects(
+        cards, hub_dialect(lambda _: "", KEYS), mcp_dialect(lambda _: "", lambda _: None, most_wait=1)
+    )
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synapse.core.agent import AgentEntry
-from synapse.tasks.instructions import REPLYING, SENDING, guide, initial_instructions
+from synapse.tasks.instructions import REPLYING, SENDING, guide, initial_instructions, short_instructions
 
 ME = AgentEntry("synapse-claude-8100", "claude", port=8100)
 OTHER = AgentEntry("synapse-codex-8120", "codex", port=8120, working_dir="/project")
@@ -70,3 +70,19 @@ def test_a_folders_name_cannot_add_lines_to_the_instructions() -> None:
 def test_the_forms_of_a_sender_that_is_not_proven_are_explained() -> None:
     for form in ("`unverified.<name>`", "`key.<name>`"):
         assert form in REPLYING
+
+
+def test_an_agent_with_tools_is_told_their_names_and_no_commands() -> None:
+    named = AgentEntry("synapse-claude-8100", "claude", port=8100, name="reviewer")
+
+    alone, together = short_instructions(ME, []), short_instructions(named, [ME, OTHER])
+
+    assert alone.startswith("[Synapse A2A Protocol Instructions]\n\nYou are synapse-claude-8100, one of")
+    assert "You are synapse-claude-8100, called reviewer, one of" in together
+    assert "- codex-8120 (synapse-codex-8120), works in /project" in together
+    for text in (alone, together):
+        assert "agents, send, reply, status, ask_person, cancel" in text
+        assert "synapse send" not in text
+        assert "synapse list" not in text
+        assert len(text) < len(initial_instructions(named, [ME, OTHER])) / 2 + 100
+        assert not any(line.startswith("[A2A:") for line in text.splitlines())

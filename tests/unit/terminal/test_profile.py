@@ -9,7 +9,7 @@ import pytest
 
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import QuestionKind
-from synapse.terminal.profile import LINE_LIMIT_BYTES, Times, TypingStyle, parse_profile
+from synapse.terminal.profile import LINE_LIMIT_BYTES, McpRule, Times, TypingStyle, parse_profile
 from tests.unit.terminal.bundled import bundled, bundled_names
 
 PORTS = {
@@ -78,6 +78,7 @@ def test_every_part_of_a_profile_is_read() -> None:
             "prompt": {"pattern": "(?P<text>.*)", "region": "box", "holds_cursor": True},
             "dialogs": [{"name": "ask", "hint": "do it", "every": ["a"], "never": ["b"]}],
             "working": [{"some": ["c"], "region": "box"}],
+            "mcp": {"instructions": True, "wait": 20},
             "titles": {"working": "w"},
             "answer": {"drop": ["d"]},
         },
@@ -99,6 +100,7 @@ def test_every_part_of_a_profile_is_read() -> None:
     assert not profile.reads_lines
     assert (profile.dialogs[0].name, profile.dialogs[0].hint, profile.working[0].name) == ("ask", "do it", "working")
     assert set(profile.titles) == {"working"}
+    assert profile.mcp == McpRule(instructions=True, wait=20.0)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,8 @@ def test_every_part_of_a_profile_is_read() -> None:
         ({"working": [{"some": ["x"], "region": "box"}]}, "there is no region 'box'"),
         ({"titles": {"working": "["}}, "titles.working is not a regular expression"),
         ({"titles": {"busy": "x"}}, "there is no key titles.busy"),
+        ({"mcp": {"instructions": "yes"}}, "mcp.instructions must be true or false"),
+        ({"mcp": {"wait": 0}}, "mcp.wait must be more than 0 seconds"),
         ({"promt": {}}, "there is no key promt"),
         ({"regions": {"box": {"betwen": "x"}}}, "there is no key regions.box.betwen"),
     ],
@@ -161,6 +165,14 @@ def test_a_bundled_profile_can_be_used(name: str) -> None:
     assert profile.prompt is not None
     assert profile.dialogs
     assert all(dialog.hint for dialog in profile.dialogs)
+
+
+@pytest.mark.parametrize(
+    ("name", "passes_on"),
+    [("claude", True), ("codex", True), ("opencode", True), ("gemini", True), ("copilot", False), ("dummy", False)],
+)
+def test_a_profile_knows_whether_its_cli_passes_on_the_instructions_of_servers(name: str, passes_on: bool) -> None:
+    assert bundled(name).mcp.instructions is passes_on
 
 
 @pytest.mark.parametrize("name", [name for name in bundled_names() if name != "dummy"])

@@ -11,6 +11,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -22,6 +23,8 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
+SERVER_NAME: Final = "synapse"
+"""The name of the MCP server of a launch; its tools' names begin with it."""
 _HELP_SECONDS: Final = 15.0
 _MAX_REMEMBERED: Final = 50
 
@@ -79,6 +82,8 @@ class Prepared:
 
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks_tools: str = ""
+    """Why the CLI was not given the MCP server of its launch; empty if it was, or if the launch has none."""
 
 
 class NotTaken(Exception):
@@ -187,20 +192,41 @@ def knows_flag(flag: str, launch: LaunchContext) -> bool:
         return False
     program = Path(path).resolve()
     facts = program.stat()
-    key = f"{program} {facts.st_mtime_ns} {facts.st_size} {flag}"
+    version = f"{program} {facts.st_mtime_ns} {facts.st_size}"
+    key = f"{version} {flag}"
     remembered = _read_flags(launch.flags_file)
     if key not in remembered:
-        remembered[key] = flag in _read_help(path, launch)
+        remembered[key] = flag in _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
         _write_flags(launch.flags_file, dict(list(remembered.items())[-_MAX_REMEMBERED:]))
     return remembered[key]
 
 
-def _read_help(path: str, launch: LaunchContext) -> str:
+def values_of(flag: str, arguments: tuple[str, ...]) -> list[str]:
+    """Returns the values of a flag that takes one or several: `--flag a b`, `--flag=a`, and again."""
+    found: list[str] = []
+    is_open = False
+    for argument in arguments:
+        if argument == "--":
+            break
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            found += [value] if equals else []
+            is_open = True
+        elif argument.startswith("-"):
+            is_open = False
+        elif is_open:
+            found.append(argument)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _read_help(path: str, _version: str, working_dir: Path, env: tuple[tuple[str, str], ...]) -> str:
+    """Runs a CLI for its help, once for all the flags that a launch asks for."""
     try:
         done = subprocess.run(  # noqa: S603  # the program that is about to be started anyway
             (path, "--help"),
-            env=dict(launch.env),
-            cwd=launch.working_dir,
+            env=dict(env),
+            cwd=working_dir,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_HELP_SECONDS,

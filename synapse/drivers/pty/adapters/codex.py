@@ -4,11 +4,13 @@
                             ▲──────────── Unix socket ──► host: takes its events, answers, sends messages
 
 Where that does not work (an older version, or arguments that such a TUI does not know), its rollout is followed while
-it grows. No hook is switched on, so a person need not trust any.
+it grows. No hook is switched on, so a person need not trust any. Either way, `-c` gives it the tools of its launch; it
+starts their server outside of its sandbox.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,14 +19,22 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from synapse.config.private_files import make_private
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener, knows_flag
+from synapse.drivers.pty.adapters.adapter import (
+    SERVER_NAME,
+    ApiSender,
+    LaunchContext,
+    Prepared,
+    SignalListener,
+    ToolServer,
+    knows_flag,
+)
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
@@ -52,6 +62,12 @@ _VALUE_FLAGS: Final = (*_CONFIG_FLAGS, "-m", "--model", "-s", "--sandbox", "-a",
 _PLAIN_FLAGS: Final = ("--search", "--no-alt-screen", "--last", "--all")
 _VERBS: Final = ("resume", "fork")
 
+_SERVERS: Final = "mcp_servers"
+_MARGIN_SECONDS: Final = 20.0
+"""How much longer than a call waits Codex waits for it: the answer has to be fetched and sent."""
+_SERVER_START_SECONDS: Final = 30
+"""How long our MCP server may take to start, on a busy machine; Codex works meanwhile."""
+
 _GUARD: Final = Path(__file__).with_name("server_guard.py")
 _LOOK_SECONDS: Final = 0.005
 _MAX_LOOKS: Final = 2000
@@ -71,12 +87,15 @@ class CodexAppServerSignals:
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Starts the server, and lets the TUI use it."""
+        lacks = lacks_tools(arguments, self._launch)
         # With a server of its own, a TUI uses no shared one and refuses the flag.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
+        if not lacks:
+            remote = with_config(remote, server_config(self._launch.tools))
         self._missing = self._start_server(remote)
         if self._missing:
             return self._rollout.prepare(arguments)
-        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote))
+        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote), lacks_tools=lacks)
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         if self._server is None:
@@ -149,7 +168,6 @@ class CodexAppServerSignals:
             return f"its server cannot be started ({error.strerror}): its rollout is followed"
         if not server.wait_for(self._socket):
             server.stop()
-            shutil.rmtree(launch.folder, ignore_errors=True)
             return "its server did not start: its rollout is followed"
         self._server = server
         return ""
@@ -165,9 +183,11 @@ class CodexSignals:
         self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        if NO_DAEMON in arguments or not knows_flag(NO_DAEMON, self._launch):
-            return Prepared(arguments=arguments)
-        return Prepared(arguments=(NO_DAEMON, *arguments))
+        lacks = lacks_tools(arguments, self._launch)
+        given = arguments if lacks else with_config(arguments, server_config(self._launch.tools))
+        if NO_DAEMON not in arguments and knows_flag(NO_DAEMON, self._launch):
+            given = (NO_DAEMON, *given)
+        return Prepared(arguments=given, lacks_tools=lacks)
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
@@ -220,6 +240,82 @@ class CodexSignals:
             self._listener.report(report)
 
 
+def lacks_tools(arguments: tuple[str, ...], launch: LaunchContext) -> str:
+    """Returns why Codex is not given the MCP server of its launch; an empty text if it is, or if there is none."""
+    if not launch.tools.command:
+        return ""
+    if not knows_flag(_REMOTE_FORM, launch):
+        return "this version of Codex cannot be given an MCP server whose tools are allowed"
+    if SERVER_NAME in configured_servers(arguments):
+        return f"the arguments have an MCP server named {SERVER_NAME}, which is left alone"
+    folders = (
+        _codex_home(launch),
+        *(folder / ".codex" for folder in (launch.working_dir, *launch.working_dir.parents)),
+    )
+    for file in (folder / "config.toml" for folder in folders):
+        if SERVER_NAME in table_at(_read_config(file), _SERVERS):
+            return f"{file} has an MCP server named {SERVER_NAME}, which is left alone"
+    return ""
+
+
+def server_config(tools: ToolServer) -> str:
+    """Returns the configuration of our MCP server, as `-c` takes it; an empty text if there is none.
+
+    Codex passes only the variables that it is told to pass, and asks a person for each call unless it is told not to.
+    """
+    if not tools.command:
+        return ""
+    program, *words = tools.command
+    fields = {
+        "command": _toml_text(program),
+        "args": _toml_list(words),
+        "env_vars": _toml_list(tools.env),
+        "default_tools_approval_mode": _toml_text("approve"),
+        "startup_timeout_sec": str(_SERVER_START_SECONDS),
+        "tool_timeout_sec": f"{tools.wait_seconds + _MARGIN_SECONDS:g}",
+    }
+    return f"{_SERVERS}.{SERVER_NAME}={{{','.join(f'{key}={value}' for key, value in fields.items())}}}"
+
+
+def with_config(arguments: tuple[str, ...], config: str) -> tuple[str, ...]:
+    """Returns the arguments with a configuration after the person's own, which may replace whole tables."""
+    if not config:
+        return arguments
+    place = 0
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument in _CONFIG_FLAGS:
+            place = index + 2
+        elif _is_joined(argument, _CONFIG_FLAGS):
+            place = index + 1
+    return (*arguments[:place], "-c", config, *arguments[place:])
+
+
+def configured_servers(arguments: tuple[str, ...]) -> set[str]:
+    """Returns the names of the MCP servers that the person's own arguments configure."""
+    names = set[str]()
+    for argument in server_arguments(arguments):
+        setting = argument.partition("=")[2] if _is_joined(argument, ("--config",)) else argument
+        key, _, value = setting.partition("=")
+        table, _, rest = key.strip().partition(".")
+        if table == _SERVERS and rest:
+            names.add(rest.partition(".")[0])
+        elif table == _SERVERS:
+            with suppress(ValueError):
+                names |= table_at(tomllib.loads(f"{_SERVERS}={value}"), _SERVERS).keys()
+    return names
+
+
+def _toml_text(text: str) -> str:
+    # TOML escapes as JSON does, but has no surrogate pairs, and no bare DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_list(texts: Iterable[str]) -> str:
+    return f"[{','.join(map(_toml_text, texts))}]"
+
+
 def works_remotely(arguments: tuple[str, ...]) -> bool:
     """Returns whether a TUI on an app-server takes all arguments."""
     rest = list(arguments)
@@ -264,12 +360,16 @@ def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
     settings = (folder / ".codex" for folder in folders)
     if not any(folder.is_dir() and folder != codex_home for folder in settings):
         return False
-    try:
-        config: Record = tomllib.loads((codex_home / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = {}
-    projects = table_at(config, "projects")
+    projects = table_at(_read_config(codex_home / "config.toml"), "projects")
     return not any(table_at(projects, str(folder)) for folder in folders)
+
+
+def _read_config(file: Path) -> Record:
+    """Returns a configuration of Codex; an empty one if it cannot be read, which Codex itself reports."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _codex_home(launch: LaunchContext) -> Path:

@@ -1,16 +1,34 @@
-"""Copilot CLI: the events file of the session that it has open. Nothing else is switched on.
+"""Copilot CLI: the events file of the session that it has open.
 
 We choose the name of its first session. A person may begin another in its terminal, or resume one; Copilot keeps a file
 open in the folder of its current session.
+
+Our MCP server comes by a private file, and `--allow-tool` names exactly this server; both flags add to the person's
+own, and a person's `--deny-tool` wins. Our shell commands get no rule: Copilot takes one for a program, not for its
+first words, and all of `synapse` would be too much.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from synapse.config.cli_configs import parse_config, read_configs, table_in
+from synapse.config.private_files import make_private, write_private
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
+from synapse.drivers.pty.adapters.adapter import (
+    SERVER_NAME,
+    ApiSender,
+    LaunchContext,
+    Prepared,
+    SignalListener,
+    knows_flag,
+    values_of,
+)
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     name_session,
@@ -22,6 +40,8 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, text_at
 
+_SERVERS_FLAG: Final = "--additional-mcp-config"
+_TIMEOUT_MARGIN_SECONDS: Final = 20.0
 _HOLD: Final = "inuse.*.hold"
 _EVENTS: Final = "events.jsonl"
 _OLD_CONVERSATION: Final = ("--resume", "-r", "--continue", "--connect")
@@ -34,13 +54,22 @@ class CopilotSignals:
         self._launch = launch
         self._session = ""
         self._pid = 0
+        self._has_server = False
+        """Whether the launch's folder holds the configuration of our MCP server."""
         self._events = CopilotEvents()
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
-        return Prepared(arguments=named)
+        if not self._launch.tools.command:
+            return Prepared(arguments=named)
+        lacks = self._why_no_tools(arguments)
+        if lacks:
+            return Prepared(arguments=named, lacks_tools=lacks)
+        # In this order: `--allow-tool` takes all words up to the next flag.
+        ours = (f"--allow-tool={SERVER_NAME}", _SERVERS_FLAG, f"@{self._write_servers()}")
+        return Prepared(arguments=(*ours, *named))
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
@@ -72,10 +101,59 @@ class CopilotSignals:
     def stop(self) -> None:
         if self._follower is not None:
             self._follower.stop()
+        if self._has_server:
+            shutil.rmtree(self._launch.folder, ignore_errors=True)
+
+    def _write_servers(self) -> Path:
+        tools = self._launch.tools
+        server = {
+            "type": "local",
+            "command": tools.command[0],
+            "args": list(tools.command[1:]),
+            "env": dict(tools.env),
+            "tools": ["*"],
+            "timeout": int((tools.wait_seconds + _TIMEOUT_MARGIN_SECONDS) * 1000),
+        }
+        make_private(self._launch.folder)
+        self._has_server = True
+        file = self._launch.folder / "mcp.json"
+        write_private(file, json.dumps({"mcpServers": {SERVER_NAME: server}}))
+        return file
+
+    def _why_no_tools(self, arguments: tuple[str, ...]) -> str:
+        """Returns why Copilot cannot be given our server without going against the person; empty if it can."""
+        if not knows_flag(_SERVERS_FLAG, self._launch):
+            return f"this version does not know {_SERVERS_FLAG}"
+        if any(SERVER_NAME in table_in(config, "mcpServers") for config in self._configs(arguments)):
+            return f"its own configuration has an MCP server named `{SERVER_NAME}`, which is left as it is"
+        if SERVER_NAME in values_of("--disable-mcp-server", arguments):
+            return f"--disable-mcp-server {SERVER_NAME}"
+        if SERVER_NAME in values_of("--deny-tool", arguments):
+            return f"--deny-tool {SERVER_NAME}"
+        chosen = values_of("--available-tools", arguments)
+        return "--available-tools does not name its tools" if chosen and not _names_us(chosen) else ""
+
+    def _configs(self, arguments: tuple[str, ...]) -> Iterator[Record]:
+        """Yields what names the person's and the project's own MCP servers."""
+        files = [self._copilot_home / "mcp-config.json"]
+        for folder in (self._launch.working_dir, *self._launch.working_dir.parents):
+            files += [folder / ".mcp.json", folder / ".github" / "mcp.json"]
+        for value in values_of(_SERVERS_FLAG, arguments):
+            if value.startswith("@"):
+                path = value[1:].replace("~/", f"{self._launch.home}/", 1) if value.startswith("@~/") else value[1:]
+                files.append(self._launch.working_dir / path)
+                continue
+            with suppress(ValueError):
+                yield parse_config(value)
+        yield from read_configs(files)
+
+    @property
+    def _copilot_home(self) -> Path:
+        home = self._launch.env.get("COPILOT_HOME")
+        return Path(home) if home else self._launch.home / ".copilot"
 
     def _find(self) -> Path | None:
-        home = self._launch.env.get("COPILOT_HOME")
-        sessions = (Path(home) if home else self._launch.home / ".copilot") / "session-state"
+        sessions = self._copilot_home / "session-state"
         held = (file.parent for file in open_files(self._pid) if file.match(_HOLD))
         folder = next((session for session in held if session.parent == sessions.resolve()), None)
         if folder is None and self._session:
@@ -88,3 +166,9 @@ class CopilotSignals:
         report = self._events.read(record)
         if report is not None:
             self._listener.report(report)
+
+
+def _names_us(tools: list[str]) -> bool:
+    """Returns whether one of these is our server, or a tool of it: `synapse`, `synapse(send)`, `synapse-send`."""
+    words = [word for tool in tools for word in tool.split(",")]
+    return any(word == SERVER_NAME or word.startswith((f"{SERVER_NAME}(", f"{SERVER_NAME}-")) for word in words)

@@ -7,18 +7,36 @@ terminal (`/clear`) are read from the screen.
 
 We use no hooks: they would have to be put into the person's own folder, its AfterAgent hook repeats streamed text, and
 its title and its chat file together report as much.
+
+Its policy of one launch is a private file for `--policy`: it allows our shell commands, and our MCP server where its
+extension is installed (`config/gemini_extension.py`). Its rules have the lowest priority among the person's own, so
+that every rule of theirs wins. `--policy` replaces the policies that Gemini would read otherwise, so these are named
+again beside ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from synapse.config.cli_configs import read_configs, table_in
+from synapse.config.gemini_extension import gemini_folder, is_installed
+from synapse.config.private_files import make_private, write_private
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
+from synapse.drivers.pty.adapters.adapter import (
+    SERVER_NAME,
+    ApiSender,
+    LaunchContext,
+    Prepared,
+    SignalListener,
+    knows_flag,
+    values_of,
+)
 from synapse.drivers.pty.adapters.transcript import (
     Tail,
     Ticker,
@@ -32,6 +50,11 @@ from synapse.terminal.signals.gemini import GeminiChat
 from synapse.terminal.signals.report import Record, SignalKind, text_at
 
 _OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
+_POLICY_FLAG: Final = "--policy"
+_CHOOSING_FLAGS: Final = ("-e", "--extensions", "--allowed-mcp-server-names")
+_SYSTEM_SETTINGS: Final = ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+_SYSTEM_FOLDERS: Final = (Path("/etc/gemini-cli"), Path("/Library/Application Support/GeminiCli"))
+_SETTINGS_NAMES: Final = ("settings.json", "system-defaults.json")
 _LOOK_SECONDS: Final = 0.05
 _OPENING_SECONDS: Final = 10.0
 """How long after its terminal is ready the program may take to open an old session."""
@@ -55,12 +78,14 @@ class GeminiSignals:
         self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._tick)
         self._path: Path | None = None
+        self._has_policy = False
+        """Whether the launch's folder holds a policy of ours."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         if not self._session:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
-        return Prepared(arguments=named)
+        return self._with_policy(arguments, named)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -91,6 +116,63 @@ class GeminiSignals:
         self._ticker.stop()
         if self._follower is not None:
             self._follower.stop()
+        if self._has_policy:
+            shutil.rmtree(self._launch.folder, ignore_errors=True)
+
+    @property
+    def _own_folder(self) -> Path:
+        return gemini_folder(self._launch.env)
+
+    def _with_policy(self, arguments: tuple[str, ...], named: tuple[str, ...]) -> Prepared:
+        """Returns the launch with a policy that allows our commands and tools, unless it would replace another one."""
+        tools = self._launch.tools
+        if not tools.command and not tools.allowed_commands:
+            return Prepared(arguments=named)
+        theirs = values_of(_POLICY_FLAG, arguments)
+        lacks = self._why_no_policy(theirs)
+        if lacks:
+            return Prepared(arguments=named, lacks_tools=lacks if tools.command else "")
+        lacks = self._why_no_server(arguments) if tools.command else ""
+        rules = _policy(tools.allowed_commands, serves=bool(tools.command) and not lacks)
+        if not rules:
+            return Prepared(arguments=named, lacks_tools=lacks)
+        make_private(self._launch.folder)
+        self._has_policy = True
+        file = self._launch.folder / "policy.toml"
+        write_private(file, rules)
+        # Of two rules with the same priority the first decides, so ours come behind the person's.
+        end = named.index("--") if "--" in named else len(named)
+        read_anyway = () if theirs else (_POLICY_FLAG, str(self._own_folder / "policies"))
+        return Prepared(
+            arguments=(*named[:end], *read_anyway, _POLICY_FLAG, str(file), *named[end:]), lacks_tools=lacks
+        )
+
+    def _why_no_policy(self, theirs: list[str]) -> str:
+        if not knows_flag(_POLICY_FLAG, self._launch):
+            return f"this version does not know {_POLICY_FLAG}"
+        if not theirs and any("policyPaths" in settings for settings in self._settings()):
+            # Which of them count depends on whether the folder is trusted.
+            return f"its settings have `policyPaths`, which {_POLICY_FLAG} would replace"
+        if "," in f"{self._launch.folder}{self._own_folder}":
+            return f"{_POLICY_FLAG} takes no path with a comma"
+        return ""
+
+    def _why_no_server(self, arguments: tuple[str, ...]) -> str:
+        if any(SERVER_NAME in table_in(settings, "mcpServers") for settings in self._settings()):
+            return f"its own settings have an MCP server named `{SERVER_NAME}`, which is left as it is"
+        if not is_installed(self._launch.env):
+            return "Gemini takes no server at launch: `synapse mcp install gemini` adds it, once"
+        for flag in _CHOOSING_FLAGS:
+            chosen = values_of(flag, arguments)
+            if chosen and SERVER_NAME not in chosen:
+                return f"{flag} does not name it"
+        return ""
+
+    def _settings(self) -> list[Record]:
+        env = self._launch.env
+        folders = (self._own_folder, self._launch.working_dir / ".gemini", *_SYSTEM_FOLDERS)
+        files = [folder / name for folder in folders for name in _SETTINGS_NAMES]
+        return read_configs(files + [Path(env[name]) for name in _SYSTEM_SETTINGS if env.get(name)])
 
     def _scan(self) -> Mapping[str, Path | None]:
         """Returns the program's session, or each that may be its own, with its chat; nothing if no scan is needed."""
@@ -141,7 +223,7 @@ class GeminiSignals:
         return next(filter(None, named), "")
 
     def _chats(self, name: str) -> Iterator[Path]:
-        return (self._launch.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
+        return (self._own_folder / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:
@@ -170,3 +252,16 @@ class GeminiSignals:
             return False
         self._listener.report(report)
         return True
+
+
+def _policy(commands: tuple[str, ...], *, serves: bool) -> str:
+    """Returns the rules that allow our shell commands and, where our MCP server `serves`, its tools."""
+    rules: list[str] = []
+    if commands:
+        # Not in the mode for plans, which runs no commands.
+        modes = '["default", "autoEdit", "yolo"]'
+        prefixes = json.dumps(commands)
+        rules.append(f'toolName = "run_shell_command"\ncommandPrefix = {prefixes}\nmodes = {modes}\n')
+    if serves:
+        rules.append(f'mcpName = "{SERVER_NAME}"\ntoolName = "*"\n')
+    return "\n".join(f'[[rule]]\n{rule}decision = "allow"\npriority = 0\n' for rule in rules)

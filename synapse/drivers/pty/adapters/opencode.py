@@ -2,6 +2,11 @@
 
 Its stream of server-sent events reports its turns; questions are answered and messages are sent by requests, so that no
 key is pressed and a person's half-typed text stays.
+
+Its MCP server and the permission for our tools come by variables, merged with the person's own values. OpenCode merges
+all its configurations key by key, and the last rule that matches decides, so a key `synapse_*` behind all others adds
+one rule and changes none. A rule for `bash` would replace a person's `"bash": "ask"`, wherever that stands: OpenCode
+gets none, and asks about our shell commands if the person's configuration says so.
 """
 
 from __future__ import annotations
@@ -12,14 +17,23 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.client.events import EventDecoder
+from synapse.config.cli_configs import parse_config, read_configs, table_in
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
-from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, NotTaken, Prepared, SignalListener
+from synapse.drivers.pty.adapters.adapter import (
+    SERVER_NAME,
+    ApiSender,
+    LaunchContext,
+    NotTaken,
+    Prepared,
+    SignalListener,
+)
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
@@ -29,6 +43,11 @@ from synapse.terminal.signals.report import Record, SignalKind, SignalReport, te
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
+_CONTENT: Final = "OPENCODE_CONFIG_CONTENT"
+_PERMISSION: Final = "OPENCODE_PERMISSION"
+_OUR_TOOLS: Final = f"{SERVER_NAME}_*"
+_CONFIG_NAMES: Final = ("opencode.json", "opencode.jsonc")
+_TIMEOUT_MARGIN_SECONDS: Final = 20.0
 _PROBES: Final = ("/global/health", "/session/status")
 _CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", "--session", "--fork", "--prompt")
 _UNKNOWN_SESSION: Final = "which conversation it goes on with is known after the first message"
@@ -66,7 +85,12 @@ class OpenCodeSignals:
         self._port = int(chosen) if is_chosen else _free_port()
         added = () if is_chosen else ("--port", str(self._port))
         env = {} if self._launch.env.get(_PASSWORD) else {_PASSWORD: self._launch.secret}
-        return Prepared(arguments=(*arguments, *added), env=env)
+        lacks = ""
+        try:
+            env |= tool_variables(self._launch)
+        except ValueError as error:
+            lacks = str(error)
+        return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -134,6 +158,78 @@ class OpenCodeSignals:
         env = self._launch.env
         pair = f"{env.get(_USER) or 'opencode'}:{env.get(_PASSWORD) or self._launch.secret}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def tool_variables(launch: LaunchContext) -> dict[str, str]:
+    """Returns the variables that give OpenCode our MCP server and allow its tools; none if the launch has no server.
+
+    Raises ValueError when that would replace something of the person's; it says what.
+    """
+    if not launch.tools.command:
+        return {}
+    try:
+        content = dict(parse_config(launch.env.get(_CONTENT) or "{}"))
+    except ValueError as error:
+        raise ValueError(f"{_CONTENT} cannot be read ({error})") from error
+    general = content.get("permission", {})
+    if not isinstance(general, str | Mapping) or not isinstance(content.get("mcp", {}), Mapping):
+        raise ValueError(f"{_CONTENT} cannot be read (`mcp` and `permission` are no objects)")  # noqa: TRY004
+    configs = [content, *read_configs(_config_files(launch))]
+    if any(SERVER_NAME in table_in(config, "mcp") for config in configs):
+        raise ValueError(f"its own configuration has an MCP server named `{SERVER_NAME}`, which is left as it is")
+    server = {
+        "type": "local",
+        "command": list(launch.tools.command),
+        "environment": dict(launch.tools.env),
+        "timeout": int((launch.tools.wait_seconds + _TIMEOUT_MARGIN_SECONDS) * 1000),
+    }
+    content["mcp"] = {**table_in(content, "mcp"), SERVER_NAME: server}
+    permission = _rules_of(_PERMISSION, launch.env)
+    if any(_rules_for_us(config) for config in (*configs, {"permission": permission})):
+        # The person has decided about our tools.
+        return {_CONTENT: _written(content)}
+    if permission:
+        # These rules come last: ours must stand behind them, because a `"*": "ask"` among them is about all tools.
+        return {_CONTENT: _written(content), _PERMISSION: _written({**permission, _OUR_TOOLS: "allow"})}
+    # A text is short for a rule about all tools.
+    theirs = {"*": general} if isinstance(general, str) else table_in(content, "permission")
+    content["permission"] = {**theirs, _OUR_TOOLS: "allow"}
+    return {_CONTENT: _written(content)}
+
+
+def _config_files(launch: LaunchContext) -> list[Path]:
+    """Returns the paths of the person's and the project's configurations."""
+    env = launch.env
+    own = Path(env.get("XDG_CONFIG_HOME") or launch.home / ".config") / "opencode"
+    files = [own / "config.json"]
+    if env.get("OPENCODE_CONFIG"):
+        files.append(launch.working_dir / env["OPENCODE_CONFIG"])
+    folders = [own, launch.home / ".opencode"]
+    if env.get("OPENCODE_CONFIG_DIR"):
+        folders.append(launch.working_dir / env["OPENCODE_CONFIG_DIR"])
+    for folder in (launch.working_dir, *launch.working_dir.parents):
+        folders += [folder, folder / ".opencode"]
+    return files + [folder / name for folder in folders for name in _CONFIG_NAMES]
+
+
+def _rules_of(variable: str, env: Mapping[str, str]) -> Record:
+    """Returns the rules in a variable; none if OpenCode itself finds none in it."""
+    try:
+        value: object = json.loads(env.get(variable) or "{}")
+    except ValueError:
+        return {}
+    return cast("Record", value) if isinstance(value, Mapping) else {}
+
+
+def _rules_for_us(config: Record) -> bool:
+    """Returns whether a configuration says by name what our tools may do."""
+    named = (*table_in(config, "permission"), *table_in(config, "tools"))
+    return any(key.startswith(f"{SERVER_NAME}_") for key in named)
+
+
+def _written(value: Record) -> str:
+    # Not in ASCII only: OpenCode replaces `{file:PATH}` in the text before it reads it.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _agent_and_model(arguments: tuple[str, ...]) -> Record:

@@ -44,6 +44,7 @@ from synapse.dialects.synapse.decode import (
     decode_signal,
     decode_status,
     decode_subscribe,
+    decode_tools,
 )
 from synapse.dialects.synapse.encode import message_object
 
@@ -369,3 +370,15 @@ def test_a_hooks_report_is_any_object_with_the_secret_of_its_launch() -> None:
 @pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "\xff"}'])
 def test_a_report_that_is_not_an_object_is_refused(body: bytes) -> None:
     refusal(decode_signal, wire(body))
+
+
+def test_a_report_of_tools_names_the_client_and_its_protocol() -> None:
+    request = decode_tools(wire({"client": "claude-code 2.1", "protocol": "2026-07-28", "more": 1}))
+
+    assert (request.client, request.protocol) == ("claude-code 2.1", "2026-07-28")
+    assert decode_tools(wire({})).client == ""
+
+
+@pytest.mark.parametrize("body", [b"", [], {"client": 1}, {"protocol": None}, {"client": "x" * 70_000}])
+def test_a_report_of_tools_with_wrong_fields_is_refused(body: object) -> None:
+    refusal(decode_tools, wire(body))

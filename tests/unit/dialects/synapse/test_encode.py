@@ -27,7 +27,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, McpState, Replied, ToolsStatus, ToolsWay
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.dialects.proto_json import instant, to_json
@@ -261,8 +261,35 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "held": None,
         "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
         "question": None,
+        "questions": [],
         "store_fault": "",
+        "tools": {
+            "way": "none",
+            "mcp": "off",
+            "client": "",
+            "protocol": "",
+            "since": None,
+            "why": "it runs no model of a CLI here",
+        },
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
+    }
+
+
+def test_the_status_says_which_tools_the_agent_has() -> None:
+    tools = ToolsStatus(
+        way=ToolsWay.MCP, mcp=McpState.LISTED, client="claude-code 2.1", protocol="2026-07-28", since=_view().since
+    )
+    status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=(), tools=tools)
+
+    told = json.loads(encode.encode_status(status))
+
+    assert told["tools"] == {
+        "way": "mcp",
+        "mcp": "listed",
+        "client": "claude-code 2.1",
+        "protocol": "2026-07-28",
+        "since": told["since"],
+        "why": "",
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.drivers.pty.adapters.adapter import knows_flag
+from synapse.drivers.pty.adapters.adapter import knows_flag, values_of
 from tests.unit.drivers.pty.adapters.launches import launch_in
 
 
@@ -45,3 +45,16 @@ def test_a_program_that_cannot_be_run_knows_no_flag(tmp_path: Path) -> None:
     command = program(tmp_path, "#!/no/such/interpreter\n")
 
     assert not knows_flag("--new", launch_in(tmp_path, command=command))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        ((), []),
+        (("--tool", "a", "b", "--other", "c"), ["a", "b"]),
+        (("--tool=a", "--other=b", "--tool", "c", "--tools=d"), ["a", "c"]),
+        (("x", "--tool"), []),
+    ],
+)
+def test_all_values_of_a_flag_are_found(arguments: tuple[str, ...], values: list[str]) -> None:
+    assert values_of("--tool", arguments) == values

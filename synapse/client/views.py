@@ -1,4 +1,4 @@
-"""Reads what the verbs show of a task from the task's JSON. Imports nothing heavy: `synapse send` uses it."""
+"""Reads what people and models see of a task or an agent from its JSON. Light: `synapse send` imports it."""
 
 from synapse.core.json_text import object_in, objects_in
 
@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FINISHED = ("completed", "failed", "canceled")
+ASKS = "input_required"
+WAITING_FOR_PERSON = "waiting_for_person"
 _RECEIPTS = {"completed": "answered", "failed": "failed", "canceled": "canceled"}
 
 
@@ -32,6 +34,22 @@ def receipt_lines(task: "dict[str, Any]") -> "list[str]":
 def _receipt_line(step: "dict[str, Any]") -> str:
     evidence = f": {step['evidence']}" if step.get("evidence") else ""
     return f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}{evidence}"
+
+
+def is_answered(task: "dict[str, Any]") -> bool:
+    """Returns whether the task has ended or asks its sender. A question to a person does not end the wait."""
+    return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
+
+
+def has_left(task: "dict[str, Any]") -> bool:
+    """Returns whether the answer of a waiting task is delivered as a message, because its waiter had left."""
+    return object_in(task, "metadata").get("waiter_left") is True
+
+
+def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
+    """Returns the open question of the task's turn to a person, or an empty object."""
+    metadata = object_in(task, "metadata")
+    return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
 
 
 def attention_of(task: "dict[str, Any]") -> str:
@@ -71,6 +89,18 @@ def reply_of(task: "dict[str, Any]") -> str:
         return "\n".join(texts)
     spoken = [message for message in objects_in(task, "history") if message.get("role") == "agent"]
     return _text(spoken[-1]) if spoken else ""
+
+
+def tools_of(status: "dict[str, Any]") -> str:
+    """Returns how the model of an agent reaches others, and why not better; empty for an agent without a CLI."""
+    tools = object_in(status, "tools")
+    if not tools.get("since"):
+        return ""  # also for a host of a version that does not say it
+    if tools.get("way") == "mcp":
+        client, protocol = str(tools.get("client") or "its CLI"), str(tools.get("protocol") or "")
+        return f"by MCP, in {client}" + (f" (version {protocol})" if protocol else "")
+    way = "by shell commands only" if tools.get("way") == "shell" else "none"
+    return f"{way}: {tools.get('why') or 'unknown'}"
 
 
 def is_inferred(task: "dict[str, Any]") -> bool:
