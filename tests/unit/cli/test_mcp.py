@@ -77,6 +77,20 @@ def test_a_person_has_four_tools_and_no_host_to_tell(monkeypatch: pytest.MonkeyP
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["agents", "send", "status", "cancel"]
 
 
+@pytest.mark.usefixtures("home")
+def test_a_person_who_types_it_is_told_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_terminal(_end: int) -> bool:
+        return True
+
+    monkeypatch.setattr("synapse.cli.mcp.os.isatty", is_terminal)
+
+    serve(monkeypatch, LIST)
+
+    assert "synapse mcp --help" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
