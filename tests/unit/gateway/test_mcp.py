@@ -21,6 +21,7 @@ from synapse.core.errors import (
     RateLimited,
     StoreFailed,
     SynapseError,
+    TooManyStreams,
 )
 from synapse.core.question import Option, Question, QuestionKind
 from synapse.core.requests import PendingTask, Request, SubscribeTask
@@ -28,6 +29,7 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.dialects.dialect import EventAnswer, LateAnswer, ServiceRoute, WireAnswer, WireRequest
 from synapse.gateway.mcp import encode_error, mcp_dialect, shown
+from synapse.gateway.service import StreamLimit
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, PHONE, World, everything, questions, world
 from tests.unit.dialects.synapse.samples import a_task
@@ -47,7 +49,9 @@ class Client:
         self.counted: list[Caller] = []
         self.waits: list[asyncio.Future[Task]] = []
         self.failure: SynapseError | None = None
-        dialect = mcp_dialect(gateway.directory.name_of, self.counted.append, **{"most_wait": 30, **times})
+        self.streams = StreamLimit(2)
+        limits = (self.counted.append, self.streams.acquire)
+        dialect = mcp_dialect(gateway.directory.name_of, *limits, **{"most_wait": 30, **times})
         (route,) = dialect.routes
         assert isinstance(route, ServiceRoute)
         self._serve = route.serve
@@ -380,6 +384,27 @@ async def test_a_client_that_leaves_ends_the_wait_and_not_the_task() -> None:
             assert (await ended(gateway, task.id)).state is TaskState.COMPLETED
 
 
+async def test_a_stream_counts_as_one_of_its_caller_and_is_refused_before_its_message_is_sent() -> None:
+    driver = held()
+    async with world(driver) as gateway:
+        client = Client(gateway)
+        one, other = [await client.call("send", accept=BOTH, **asking(text)) for text in ("one", "two")]
+        with pytest.raises(TooManyStreams):
+            await client.call("send", accept=BOTH, **asking("three"))
+        await (await client.call("send", PHONE, BOTH, **asking("four"))).events.aclose()
+        assert {task.message.text for task in await tasks_of(gateway)} == {"one", "two", "four"}
+        assert await client.said("agents"), "a call that does not wait takes no stream"
+        await one.events.aclose()
+        driver.go_on.set()
+        await events_of(other)
+        await other.events.aclose()
+
+        for _ in range(3):
+            assert isinstance(await client.call("send", accept=BOTH, to="nobody", text="hi", wait="answer"), WireAnswer)
+        for _ in range(2):
+            client.streams.acquire(LAPTOP)
+
+
 async def test_a_gateway_that_ends_names_the_task() -> None:
     async with world(held()) as gateway:
         client = Client(gateway)
@@ -526,7 +551,7 @@ async def test_a_batch_over_the_rate_limit_runs_no_call() -> None:
         raise RateLimited("too many requests", seconds=3)
 
     async with world() as gateway:
-        (route,) = mcp_dialect(lambda _: "", refuse, most_wait=1).routes
+        (route,) = mcp_dialect(lambda _: "", refuse, StreamLimit(1).acquire, most_wait=1).routes
         assert isinstance(route, ServiceRoute)
         body = json.dumps([tool_call("send", {"to": "ada", "text": "hi"}, number) for number in range(2)]).encode()
         with pytest.raises(RateLimited):
