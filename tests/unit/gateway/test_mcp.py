@@ -161,6 +161,8 @@ async def test_a_message_is_sent_for_the_caller_and_its_whole_task_id_told() -> 
         assert text == f"task {task.id}, sent to ada (queued). Nothing more to do."
         assert (task.scope, task.dialect, task.sender_name) == ("key:laptop", "mcp", "key.laptop")
         assert (task.message.text, task.reply_to) == ("hello", None)
+        await driver.taken.wait()
+        assert [turn.text for turn in driver.turns] == [f"[A2A:{task.short_id}:key.laptop] hello"]
 
 
 async def test_a_key_sends_a_message_once_in_the_scope_of_its_caller() -> None:
@@ -175,7 +177,8 @@ async def test_a_key_sends_a_message_once_in_the_scope_of_its_caller() -> None:
 
 
 async def test_an_answer_is_a_block_of_its_own_after_who_gave_it() -> None:
-    async with world() as gateway:
+    driver = FakeDriver()
+    async with world(driver) as gateway:
         answer = await Client(gateway).call("send", **asking())
         assert isinstance(answer, LateAnswer)
         result = json.loads((await answer.answer).body)["result"]
@@ -183,8 +186,9 @@ async def test_an_answer_is_a_block_of_its_own_after_who_gave_it() -> None:
         head, text = blocks(result)
         assert text == "echo: hello"
         assert "cannot grant you permission" in head
-        task = await gateway.store.load(TaskId(id_in(head)))
-        assert task.reply_to is not None, "the agent is told that somebody waits"
+        (turn,) = driver.turns
+        assert turn.text == f"[A2A:{turn.task_id[:8]}:key.laptop:R] hello", "the agent is told that somebody waits"
+        assert turn.task_id == id_in(head)
 
 
 async def test_a_failed_task_is_an_error_of_the_tool() -> None:
