@@ -21,7 +21,7 @@ _TEXT = "please look at the parser again"
 
 def run(effort: Effort) -> list[Row]:
     with temporary_home() as home:
-        reports = {name: _Reports(home.folder / f"{name}.report") for name in ("host", "plain")}
+        reports = {name: Reports(home.folder / f"{name}.report") for name in ("host", "plain")}
         home.write_profile("lines", "line_program.py", reports["host"].path)
         plain = [sys.executable, "-I", "-S", _PROGRAM, reports["plain"].path]
         with home.host("lines") as host, in_terminal(plain, home.env, home.folder) as terminal:
@@ -47,7 +47,7 @@ def run(effort: Effort) -> list[Row]:
     ]
 
 
-class _Reports:
+class Reports:
     """Where the program tells when it has read a line."""
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class _Reports:
         return float(self._socket.recv(64))
 
 
-def _deliver(host: Host, reports: _Reports, tasks: list[str]) -> float:
+def _deliver(host: Host, reports: Reports, tasks: list[str]) -> float:
     host.wait_ready()
     begun = time.monotonic()
     task_id = host.send(_TEXT)
@@ -71,7 +71,7 @@ def _deliver(host: Host, reports: _Reports, tasks: list[str]) -> float:
     return taken
 
 
-def _type(terminal: Terminal, reports: _Reports) -> float:
+def _type(terminal: Terminal, reports: Reports) -> float:
     terminal.rest()
     begun = time.monotonic()
     terminal.type(_TEXT.encode() + b"\r")

@@ -1,98 +1,115 @@
-"""A tool call through the gateway, beside the official SDK's server with a tool that does nothing.
+"""What `synapse mcp` costs: its start, its memory, and the way of a message from a tool call to a program.
 
-Ours makes the message durable before it answers. SYNAPSE_MCP_2_PYTHON is a Python that has version 2 of the SDK;
-`scripts/clients` makes one.
+Beside it stands a Python that reads a line, writes one, and waits.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import json
+import subprocess
+import sys
 import time
-from functools import partial
+from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.a2a import ECHO_SCRIPT
-from benchmarks.hosts import temporary_home
-from benchmarks.load import ID, Connection, with_id
-from benchmarks.processes import running, wait_until
+from benchmarks.delivery import Reports
+from benchmarks.hosts import Host, temporary_home
+from benchmarks.processes import SYNAPSE, peak_memory
 from benchmarks.rounds import interleave
-from benchmarks.rows import Effort, Figure, Row, at_least, at_most, beside
-from benchmarks.windows import Window, measure, post
+from benchmarks.rows import Effort, Figure, Row, at_most, within
 
-TITLE = "MCP at the gateway"
-PEER = os.environ.get("SYNAPSE_MCP_2_PYTHON", "")
-_ACCEPT = {"Accept": "application/json, text/event-stream"}
-_WHAT = "`tools/call send` that does not wait, durable, through the gateway to another process"
+TITLE = "The tools of MCP"
 
-_NOTHING = "SDK, a tool that does nothing"
+_MOST_TIMES = 1.5
+_MOST_MS = 30
+_TEXT = "please look at the parser again"
+_NOTHING = (
+    "import sys; sys.stdin.buffer.readline(); sys.stdout.buffer.write(b'{}\\n'); sys.stdout.buffer.flush(); "
+    "sys.stdin.buffer.read()"
+)
 
 
 def run(effort: Effort) -> list[Row]:
-    if not PEER:
-        return [Row(what=_WHAT, measured="left out", beside="needs the SDK that `scripts/clients` installs")]
-    with temporary_home() as home, home.scripted(ECHO_SCRIPT) as host, home.gateway() as gateway:
-        path = home.folder / "peer.sock"
-        # -P: beside the program lies this module, which has the name of the SDK.
-        program = str(Path(__file__).with_name("mcp_sdk_app.py"))
-        with running([PEER, "-P", program, str(path)], home.with_path(), home.folder) as peer:
-            wait_until(partial(_listens, str(path)), "the SDK listens")
-            call = _send(host.name)
-            timed = {
-                "gateway": partial(_seconds, Connection(gateway.socket), call),
-                "SDK": partial(_seconds, Connection(str(path)), call),
-            }
-            for one in timed.values():
-                one()
-            found = interleave(effort.messages, timed)
-            seconds = effort.window_seconds
-            windows: dict[str, list[Window]] = interleave(
-                effort.windows,
-                {
-                    "gateway": partial(measure, gateway.socket, (gateway.pid, host.pid), call, seconds),
-                    "SDK": partial(measure, str(path), peer.pid, call, seconds),
-                },
-            )
+    with temporary_home() as home, home.host() as sender:
+        reports = Reports(home.folder / "lines.report")
+        home.write_profile("lines", "line_program.py", reports.path)
+        env = {**home.env, "SYNAPSE_AGENT_ID": sender.agent_id, "SYNAPSE_SOCKET": sender.socket}
+        contenders = {
+            "mcp": lambda: _start([SYNAPSE, "mcp"], env, home.folder),
+            "nothing": lambda: _start([sys.executable, "-c", _NOTHING], env, home.folder),
+        }
+        # The first time compiles what no other process has compiled yet.
+        interleave(1, contenders)
+        found = interleave(effort.commands, contenders)
+        with home.host("lines") as receiver, _serving([SYNAPSE, "mcp"], env, home.folder) as server:
+            for _ in range(3):
+                _send(server, receiver, reports)
+            sent = [_send(server, receiver, reports) for _ in range(effort.messages)]
+            _ask(server, "send", to=receiver.agent_id, text=_TEXT, wait="answer")
+            waited = peak_memory(server.pid)
+    walls, peaks = ({name: [one[index] for one in costs] for name, costs in found.items()} for index in (0, 1))
+    idle = Figure("a Python that waits", peaks["nothing"], "MB")
     return [
-        beside(Figure(_WHAT, found["gateway"], "ms", 1000), Figure(_NOTHING, found["SDK"], "ms", 1000)),
-        at_least(
-            1,
-            Figure("the same, 32 at once", [one.per_second for one in windows["gateway"]], "/s"),
-            Figure(_NOTHING, [one.per_second for one in windows["SDK"]], "/s"),
-        ),
         at_most(
-            1,
-            Figure(
-                "processor time of one, in the gateway and the host",
-                [one.processor for one in windows["gateway"]],
-                "ms",
-                1000,
-            ),
-            Figure(_NOTHING, [one.processor for one in windows["SDK"]], "ms", 1000),
+            _MOST_TIMES,
+            Figure("synapse mcp, start → tools/list answered", walls["mcp"], "ms", 1000),
+            Figure("a Python that answers a line", walls["nothing"], "ms", 1000),
         ),
+        at_most(_MOST_TIMES, Figure("synapse mcp, peak memory", peaks["mcp"], "MB"), idle),
+        at_most(2 * _MOST_TIMES, Figure("the same, after a call that waited", [waited], "MB"), idle),
+        within(_MOST_MS, Figure("tool call send → submitted at a ready program", sent, "ms", 1000)),
     ]
 
 
-def _listens(path: str) -> bool:
+@contextlib.contextmanager
+def _serving(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Generator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        Connection(path).socket.close()
-    except OSError:
-        return False
-    return True
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
 
 
-def _send(to: str) -> bytes:
-    arguments = {"to": to, "text": "please look at the parser again", "idempotency_key": ID.decode()}
-    params: dict[str, Any] = {"name": "send", "arguments": arguments}
-    return post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, _ACCEPT)
-
-
-def _seconds(connection: Connection, request: bytes) -> float:
+def _start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[float, float]:
+    """Return the seconds until the first answer of a new process, and its peak memory then."""
     begun = time.perf_counter()
-    connection.ask(with_id(request, time.monotonic_ns()))
-    while not connection.take_answer():
-        pass
-    taken = time.perf_counter() - begun
-    if b'"isError":false' not in connection.body.replace(b" ", b""):
-        raise RuntimeError(connection.body.decode())
-    return taken
+    with _serving(command, env, folder) as process:
+        _exchange(process, "tools/list", {})
+        return time.perf_counter() - begun, peak_memory(process.pid)
+
+
+def _send(server: subprocess.Popen[bytes], receiver: Host, reports: Reports) -> float:
+    """Return the seconds from a call to the proof that the program took the message, by the clock of this machine."""
+    receiver.wait_ready()
+    begun = time.time()
+    said = _ask(server, "send", to=receiver.agent_id, text=_TEXT)
+    task_id = said.removeprefix("task ")[:8]
+    reports.wait()
+    receiver.wait_completed(task_id)
+    steps = {step["step"]: step["at"] for step in receiver.get(f"/tasks/{task_id}")["metadata"]["receipts"]}
+    return datetime.fromisoformat(steps["submitted"]).astimezone(UTC).timestamp() - begun
+
+
+def _ask(server: subprocess.Popen[bytes], tool: str, **arguments: str) -> str:
+    """Call a tool and return the first block of its result."""
+    result = _exchange(server, "tools/call", {"name": tool, "arguments": arguments})["result"]
+    if result["isError"]:
+        raise RuntimeError(f"{tool} was refused: {result}")
+    return str(result["content"][0]["text"])
+
+
+def _exchange(server: subprocess.Popen[bytes], method: str, params: dict[str, Any]) -> dict[str, Any]:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    server.stdin.write(json.dumps(request).encode() + b"\n")
+    server.stdin.flush()
+    reply: dict[str, Any] = json.loads(server.stdout.readline())
+    return reply

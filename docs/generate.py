@@ -37,6 +37,8 @@ PURPOSES: Final = {
     "GET /tasks": "tasks, newest first: `?status`, `context_id`, `parent_id`, `updated_after`, `limit`, `cursor`",
     "GET /tasks/{id}": "one task, by its id or a unique beginning of it",
     "POST /tasks/{id}/cancel": "take a queued message back, or interrupt what runs",
+    "POST /tasks/{id}/leave": "stop waiting for a reply: if the task has ended, its answer is in `task`; with `left`,"
+    " the answer is delivered to the agent as a message",
     "POST /tasks/{id}/resolve": "a person's `verdict` on a message in doubt: `delivered`, `retry` or `fail`",
     "POST /tasks/{id}/answer": "what the task's program asks: `verdict` (`allow`, `deny`), `option` or `text`",
     "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",

@@ -33,6 +33,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.SendAndWait: SEND,
     requests.SendAndFollow: SEND,
     requests.CreateTask: SEND,
+    requests.LeaveTask: NOT_HERE,
     requests.Reply: NOT_HERE,
     requests.GetTask: READ,
     requests.GetMessage: READ,

@@ -14,7 +14,6 @@ from synapse.cli.agents import resolving_command
 from synapse.cli.attention import (
     DIALOG,
     IN_DOUBT,
-    WAITING_FOR_PERSON,
     find_option,
     how_long,
     messages_in,
@@ -22,7 +21,6 @@ from synapse.cli.attention import (
     overdue_in,
     question_in,
     question_lines,
-    question_of,
     release_step,
     target_of,
     title_of,
@@ -33,7 +31,7 @@ from synapse.cli.tables import painted, plain
 from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
-from synapse.client.views import FINISHED, reason_of, short_id, status_of
+from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry

@@ -11,17 +11,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-WAITING_FOR_PERSON = "waiting_for_person"
 DIALOG = "dialog"
 STORE = "store"
 IN_DOUBT = "in_doubt"
 UNREACHABLE = "unreachable"
-
-
-def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
-    """Returns the open question of the task's turn, or an empty object."""
-    metadata = object_in(task, "metadata")
-    return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
 
 
 def question_in(status: "dict[str, Any]") -> "dict[str, Any]":

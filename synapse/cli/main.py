@@ -34,6 +34,7 @@ VERBS = {
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
     "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
+    "mcp": ("mcp", "serve the tools for AI agents over MCP; `mcp config APP` prints an app's entry"),
     "scripted": ("launch", "run an agent that plays a script file"),
     "trust": ("trust", "trust the `.synapse/` settings of a project"),
     "config": ("doctor", "show the settings and where each value comes from"),
@@ -44,7 +45,7 @@ VERBS = {
     "guide": ("guide", "print a short primer for AI agents"),
     "help": ("help", "show this text, or the help of a verb"),
 }
-FAST_VERBS = (["send"], ["reply"])
+FAST_VERBS = (["send"], ["reply"], ["mcp"])
 CLOSED_PIPE = 141
 
 

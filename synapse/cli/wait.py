@@ -8,7 +8,6 @@ Nothing polls the task: it follows the host's event stream, and resumes a broken
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from synapse.cli import exit_codes
@@ -18,7 +17,6 @@ from synapse.cli.attention import (
     overdue_in,
     question_in,
     question_lines,
-    question_of,
     release_step,
     target_of,
     title_of,
@@ -27,24 +25,22 @@ from synapse.cli.attention import (
 from synapse.cli.options import Options
 from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.tables import plain, safe
-from synapse.client.events import EventStream, ServerEvent, open_stream
 from synapse.client.hosts import (
-    address_of,
     ask,
     current_folder,
     is_suspended,
-    not_responding,
     own_agent,
     post_message,
-    refusal_of,
     suspended_hint,
 )
-from synapse.client.http import Answer, NoAnswer
 from synapse.client.views import (
-    FINISHED,
+    ASKS,
     attention_of,
+    has_left,
+    is_answered,
     is_inferred,
     note_of,
+    question_of,
     reason_of,
     receipt_lines,
     receipt_of,
@@ -52,25 +48,18 @@ from synapse.client.views import (
     short_id,
     status_of,
 )
+from synapse.client.watch import TaskFields, TaskWatch, leave
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.agent import READY, WAITING, AgentEntry
 from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
-from synapse.core.json_text import decode_object, object_in
-from synapse.registry.files import FileRegistry, is_alive
+from synapse.registry.files import FileRegistry
 
-ASKS = "input_required"
 STATUS_SECONDS: Final = 1.0
+COMES_AS_MESSAGE: Final = "the answer arrives as a message; there is no need to wait for it"
 SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 _EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
-MOST_BROKEN_STREAMS: Final = 5
-ERROR_EVENT: Final = "error"
-"""The last event of a stream that its server had to abort."""
-PULSE_SECONDS: Final = 2.0
-MOST_MISSED_PULSES: Final = 2
-"""A host that restarts is missing for a moment."""
-TaskFields = dict[str, Any]
 
 
 def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:
@@ -97,12 +86,11 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         task = watch.wait(task_id, until, progress)
     except TargetWaits as waits:
         return report_waiting(watch.receiver, waits, options, task_id=task_id)
-    except KeyboardInterrupt:
-        look = task_id[:8] or short_name(entry)
-        print_notice(f"\nStopped waiting; the task continues.  (synapse status {look})")
-        return exit_codes.INTERRUPTED
-    except TimeoutError:
-        return print_error(_timed_out(watch.receiver, task_id), as_json=options.has("--json"), task_id=task_id)
+    except (KeyboardInterrupt, TimeoutError) as stop:
+        task = leave(own, task_id)
+        if not task:
+            is_late = isinstance(stop, TimeoutError)
+            return _report_left(watch.receiver, options, task_id, is_late=is_late, is_agent=own is not None)
     except AgentNotResponding as error:
         if not task_id:
             raise
@@ -118,11 +106,6 @@ def _response_timeout() -> float:
     if settings.project and (note := settings.project.note(uses=("response_timeout",))):
         print_notice(f"Warning: {plain(note)}")
     return settings.response_timeout
-
-
-def is_answered(task: TaskFields) -> bool:
-    """Returns whether the task has ended or asks its sender. A question to a person does not end the wait."""
-    return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
 
 
 def is_submitted(task: TaskFields) -> bool:
@@ -150,9 +133,31 @@ def report_waiting(entry: AgentEntry, waits: TargetWaits, options: Options, *, t
     return exit_codes.WAITING_FOR_PERSON
 
 
+def _report_left(entry: AgentEntry, options: Options, task_id: str, *, is_late: bool, is_agent: bool) -> int:
+    """Prints that the wait has ended without an answer, and returns the exit code; the task continues."""
+    comes = f"\n{COMES_AS_MESSAGE}" if is_agent else ""
+    if is_late:
+        error = _timed_out(entry, task_id)
+        error.hint += comes
+        return print_error(error, as_json=options.has("--json"), task_id=task_id)
+    look = task_id[:8] or short_name(entry)
+    print_notice(f"\nStopped waiting; the task continues.  (synapse status {look}){comes}")
+    return exit_codes.INTERRUPTED
+
+
+def _report_message(name: str, task: TaskFields, options: Options) -> int:
+    """Prints that the answer arrives as a message: the stream had broken when it came."""
+    if options.has("--json"):
+        print_json({"task": task, "reply": None, "receipt": receipt_of(task)})
+    print_notice(f"{name} has answered; {COMES_AS_MESSAGE}")
+    return exit_codes.DONE
+
+
 def report(entry: AgentEntry, task: TaskFields, options: Options, *, sent_id: str) -> int:
     """Prints the result of the wait and returns the exit code; `sent_id` is the task at the receiver."""
     name, status, reply = short_name(entry), status_of(task), reply_of(task)
+    if has_left(task):
+        return _report_message(name, task, options)
     if options.has("--json"):
         print_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
     elif status in _EXITS:
@@ -306,124 +311,3 @@ def _level(options: Options) -> str:
     if options.has("--response"):
         return "answered"
     return options.text("--wait") or "submitted"
-
-
-class TaskWatch:
-    """Follows one task on `host`, over broken streams, until its deadline.
-
-    The answer comes from `receiver`, which may be another agent than `host`, and may be killed meanwhile.
-    """
-
-    def __init__(
-        self,
-        host: AgentEntry,
-        receiver: AgentEntry,
-        registry: FileRegistry,
-        monotonic: Callable[[], float],
-        deadline: float,
-        pulse: Callable[[AgentEntry], None] = lambda _receiver: None,
-    ) -> None:
-        """Calls `pulse` with the receiver when the wait begins, and after each PULSE_SECONDS without an event."""
-        self._host = host
-        self._receiver = receiver
-        self._registry = registry
-        self._monotonic = monotonic
-        self._deadline = deadline
-        self._pulse = pulse
-        self._stream: EventStream | None = None
-        self._last_seen = ""
-        self._missed = 0
-
-    @property
-    def receiver(self) -> AgentEntry:
-        """The receiver as last seen: after a restart it may have another port."""
-        return self._receiver
-
-    def follow(self, task_id: str) -> None:
-        """Opens the stream after the last event that was received.
-
-        Raises:
-            AgentNotResponding: the host is gone.
-            TimeoutError: the deadline passed.
-        """
-        self.close()
-        try:
-            opened = open_stream(
-                address_of(self._host),
-                f"/tasks/{task_id}/subscribe",
-                after=self._last_seen,
-                deadline=self._deadline,
-                monotonic=self._monotonic,
-            )
-        except NoAnswer as silence:
-            current = self._current(self._host)
-            if current.socket == self._host.socket:
-                raise not_responding(self._host, silence) from silence
-            # It was restarted on another port and has taken over its tasks.
-            self._host, self._receiver = current, self._current(self._receiver)
-            self.follow(task_id)
-            return
-        if isinstance(opened, Answer):
-            raise refusal_of(opened)
-        self._stream = opened
-
-    def wait(self, task_id: str, until: Callable[[TaskFields], bool], seen: Callable[[TaskFields], None]) -> TaskFields:
-        """Returns the task once `until` is true of it; calls `seen` with each of its states.
-
-        Raises:
-            AgentNotResponding: the host, or the receiver, is gone.
-            TimeoutError: the deadline passed.
-            SynapseError: the host refuses.
-        """
-        broken, is_first = 0, True
-        while broken < MOST_BROKEN_STREAMS:
-            event = self._next(task_id)
-            if event is None or event.name == ERROR_EVENT:
-                # Opening the stream again continues after the last event, or raises what is wrong.
-                broken += 1
-                self.follow(task_id)
-                continue
-            # A stream that only repeats the last event has made no progress.
-            broken = broken if event.id == self._last_seen else 0
-            self._last_seen = event.id or self._last_seen
-            task = object_in(decode_object(event.data.encode()), "task")
-            seen(task)
-            if until(task):
-                return task
-            if is_first:
-                self._pulse(self._receiver)
-            is_first = False
-        raise not_responding(self._host)
-
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-
-    def _next(self, task_id: str) -> ServerEvent | None:
-        """Returns the next event, or None when the stream is broken."""
-        while True:
-            if self._stream is None:
-                self.follow(task_id)
-            pulse = min(self._deadline, self._monotonic() + PULSE_SECONDS)
-            try:
-                return self._stream.next(pulse) if self._stream else None
-            except NoAnswer:
-                return None
-            except TimeoutError:
-                if self._monotonic() >= self._deadline:
-                    raise
-                self._check_receiver()
-                self._pulse(self._receiver)
-
-    def _check_receiver(self) -> None:
-        """Raises AgentNotResponding if the receiver was killed: our own host would not notice."""
-        self._receiver = self._current(self._receiver)
-        self._missed = 0 if is_alive(self._receiver) else self._missed + 1
-        if self._missed >= MOST_MISSED_PULSES:
-            raise not_responding(self._receiver)
-
-    def _current(self, agent: AgentEntry) -> AgentEntry:
-        """Returns the agent's present registry entry, perhaps with another port, or `agent` if there is none."""
-        known = [entry for entry in self._registry.written() if entry.is_agent_of(agent.inbox, agent.agent_id)]
-        return max(known, key=is_alive, default=agent)

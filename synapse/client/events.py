@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from _socket import SHUT_RDWR
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,7 +84,8 @@ class EventStream:
 
     def open(self, address: HostAddress, path: str, *, after: str, deadline: float) -> Answer | None:
         """Requests the stream, resumed after the event `after`; returns the answer if it is not a stream."""
-        headers = ("Accept: text/event-stream", *((f"Last-Event-ID: {after}",) if after else ()))
+        resumed = (f"Last-Event-ID: {after}",) if after else ()
+        headers = ("Accept: text/event-stream", *resumed, *address.proof(self._connection))
         self._set_timeout(deadline)
         try:
             self._connection.sendall(compose(address, "GET", path, headers=headers))
@@ -114,6 +117,12 @@ class EventStream:
                 return None
             self._decode(data)
         return self._events.pop(0)
+
+    def interrupt(self) -> None:
+        """Ends a read in another thread; closing the connection would not wake it."""
+        # A connection that is broken already wakes its reader by itself.
+        with suppress(OSError):
+            self._connection.shutdown(SHUT_RDWR)
 
     def close(self) -> None:
         self._connection.close()

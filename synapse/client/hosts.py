@@ -5,7 +5,7 @@ import os
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.config.paths import USER_FILE, check_place, user_folder
 from synapse.core.address import PERSON, matching, resolve, short_name
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import SECRET_FILE, AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry, gateways, is_alive, is_foreign, is_stopped
 
@@ -21,10 +21,14 @@ SOCKET_VARIABLE = "SYNAPSE_SOCKET"
 GATEWAY = "gateway"
 ACCEPT_SECONDS = 8.0
 """How long a host may take to answer; usually it takes a few milliseconds."""
+LONGEST_SECRET = 128
 GATEWAY_HINT = (
     "a gateway is not an agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` "
     "shows its log, `synapse stop gateway` stops it"
 )
+
+_launch: "dict[str, str]" = {}
+"""The launch of this process, like its environment: one for all requests."""
 
 
 def current_folder() -> str:
@@ -112,9 +116,24 @@ def sender_fields(registry: FileRegistry, claimed: str = "") -> "dict[str, str]"
     return {"sender_id": entry.agent_id, "sender_type": entry.agent_type, "sender_endpoint": entry.endpoint}
 
 
+def show_launch(home: str) -> None:
+    """Makes every later request of this process prove its launch by the secret, if that can be read.
+
+    A host knows the agent of a process by its ancestors; a sandbox or a container may hide them.
+    """
+    path = os.path.join(home, "launches", os.environ.get(AGENT_VARIABLE, ""), SECRET_FILE)
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(LONGEST_SECRET).decode("ascii").strip()
+    except (OSError, ValueError):
+        return
+    if secret.isprintable():
+        _launch["secret"] = secret
+
+
 def address_of(entry: AgentEntry) -> HostAddress:
-    """Returns where the host of `entry` listens."""
-    return HostAddress(entry.socket, port=entry.port)
+    """Returns where the host of `entry` listens, with the secret of `show_launch`."""
+    return HostAddress(entry.socket, port=entry.port, launch=_launch.get("secret", ""))
 
 
 def exchange(

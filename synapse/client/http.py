@@ -4,6 +4,7 @@
 streams and is loaded only by commands that wait.
 """
 
+from synapse.core.agent import LAUNCH_HEADER
 from synapse.core.json_text import decode_object, encode
 
 TYPE_CHECKING = False
@@ -40,14 +41,23 @@ class NoAnswer(Exception):
 
 
 class HostAddress:
-    """Where a host listens. The client tries the Unix socket first, then the TCP port."""
+    """Where a host listens. The client tries the Unix socket first, then the TCP port.
 
-    __slots__ = ("host", "port", "socket")
+    `launch` is the secret of the launch that this process belongs to. Only a Unix socket gets it: whoever has taken the
+    host's TCP port must not learn it.
+    """
 
-    def __init__(self, socket: str = "", *, host: str = "127.0.0.1", port: int = 0) -> None:
+    __slots__ = ("host", "launch", "port", "socket")
+
+    def __init__(self, socket: str = "", *, host: str = "127.0.0.1", port: int = 0, launch: str = "") -> None:
         self.socket = socket
         self.host = host
         self.port = port
+        self.launch = launch
+
+    def proof(self, connection: "socket.socket") -> "tuple[str, ...]":
+        """Returns the header that proves the launch, if `connection` may show it."""
+        return (f"{LAUNCH_HEADER}: {self.launch}",) if self.launch and connection.family == socket.AF_UNIX else ()
 
 
 class Answer:
@@ -78,7 +88,7 @@ def request(
     """
     connection = connect(address)
     try:
-        _send(connection, compose(address, method, path, body), timeout, is_stopped)
+        _send(connection, compose(address, method, path, body, address.proof(connection)), timeout, is_stopped)
         _with_timeout(connection, timeout, is_stopped, connection.recv, 1, socket.MSG_PEEK)
         head, rest = read_head(connection)
         return Answer(status_of(head), as_object(_read_body(connection, head, rest)))

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FINISHED = ("completed", "failed", "canceled")
+ASKS = "input_required"
+WAITING_FOR_PERSON = "waiting_for_person"
 _RECEIPTS = {"completed": "answered", "failed": "failed", "canceled": "canceled"}
 
 
@@ -32,6 +34,22 @@ def receipt_lines(task: "dict[str, Any]") -> "list[str]":
 def _receipt_line(step: "dict[str, Any]") -> str:
     evidence = f": {step['evidence']}" if step.get("evidence") else ""
     return f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}{evidence}"
+
+
+def is_answered(task: "dict[str, Any]") -> bool:
+    """Returns whether the task has ended or asks its sender. A question to a person does not end the wait."""
+    return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
+
+
+def has_left(task: "dict[str, Any]") -> bool:
+    """Returns whether the answer of a waiting task is delivered as a message, because its waiter had left."""
+    return object_in(task, "metadata").get("waiter_left") is True
+
+
+def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
+    """Returns the open question of the task's turn to a person, or an empty object."""
+    metadata = object_in(task, "metadata")
+    return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
 
 
 def attention_of(task: "dict[str, Any]") -> str:

@@ -267,6 +267,17 @@ class CreateTask(Request[Task]):
     metadata: Json = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveTask(Request[Task]):
+    """Ends the wait for a task that waits for a reply: from now on the answer is delivered to the agent as a message.
+
+    If the task has ended, nothing changes: the waiter has the answer, unless it was delivered as a message before (see
+    `Task.waiter_left`).
+    """
+
+    task_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(Request[Replied]):
     """Answers a request to this agent: the last one, or the one with `task_id` (a prefix is enough)."""

@@ -41,6 +41,10 @@ class TaskService(Protocol):
 
     def create(self, request: requests.CreateTask, caller: Caller, /) -> Awaitable[Task]: ...
 
+    def leave(self, request: requests.LeaveTask, caller: Caller, /) -> Awaitable[Task]:
+        """Raises TaskNotFound, PersonRequired, or Conflict when the task waits for no reply."""
+        ...
+
     def get(self, request: requests.GetTask, caller: Caller, /) -> Awaitable[Task]:
         """Raises TaskNotFound, or AmbiguousTask for a prefix of several ids."""
         ...
@@ -138,6 +142,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.SendAndWait: "send_and_wait",
     requests.SendAndFollow: "send_and_follow",
     requests.CreateTask: "create",
+    requests.LeaveTask: "leave",
     requests.GetTask: "get",
     requests.GetMessage: "get_message",
     requests.ListTasks: "list",

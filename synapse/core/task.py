@@ -122,8 +122,18 @@ class Task:
     """How the sender was answered: `explicit` or `inferred`; empty before."""
     waits_for: WaitTarget | None = None
     """The agent that was asked, for a task that waits for a reply."""
+    asked_in: str = ""
+    """The task in whose turn the agent asked, for a task that waits for a reply to this agent itself."""
     waiter_left: bool = False
-    """The `synapse send --response` that waits for the task has ended, so no process blocks on it."""
+    """The process that waits for the task has left, so nothing blocks on it. Of a task that has ended: nobody read the
+    answer here, see `delivered_as`."""
+    waiter_released: bool = False
+    """The waiter has left for good (see LeaveTask): a reader of the task no longer counts as its waiter. Of a task that
+    had ended, the waiter took the answer with it."""
+    delivered_as: str = ""
+    """The task that delivers the answer to the agent as a message of its own, because its waiter had left."""
+    delivers: str = ""
+    """The task that waited for the answer which this task delivers."""
     last_question: Question | None = None
     """The question as recorded; see `question`."""
     metadata: Json = field(default_factory=dict[str, Any])

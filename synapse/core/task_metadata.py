@@ -10,7 +10,8 @@ keys once, when an event or a snapshot makes a task, and all others read the fie
     response_expected, sender_task_id  `reply_to`
     replied                            `replied`
     waits_for, waits_for_inbox         `waits_for`
-    waiter_left                        `waiter_left`
+    asked_in, delivered_as, delivers   the fields of the same names
+    waiter_left, waiter_released       the fields of the same names
     question                           `question`, while it is open
 
 Of `answered` (who answered the last question, and how), `in_reply_to`, `ttl` and `reason` a task has no field: they are
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, Literal, TypedDict, cast
 
 from synapse.core.events import MetadataChanged
 from synapse.core.message import A_PERSON, Json, Sender
@@ -38,16 +39,47 @@ _SENDER_TASK: Final = "sender_task_id"
 _REPLIED: Final = "replied"
 _WAITS_FOR: Final = "waits_for"
 _WAITS_FOR_INBOX: Final = "waits_for_inbox"
+_ASKED_IN: Final = "asked_in"
 _WAITER_LEFT: Final = "waiter_left"
+_WAITER_RELEASED: Final = "waiter_released"
+_DELIVERED_AS: Final = "delivered_as"
+_DELIVERS: Final = "delivers"
 _QUESTION: Final = "question"
 _ANSWERED: Final = "answered"
 
-_RARE_KEYS: Final = frozenset({_USER, _RESPONSE_EXPECTED, _REPLIED, _WAITS_FOR, _WAITER_LEFT, _QUESTION})
+_RARE_KEYS: Final = frozenset(
+    {
+        _USER,
+        _RESPONSE_EXPECTED,
+        _REPLIED,
+        _WAITS_FOR,
+        _WAITER_LEFT,
+        _WAITER_RELEASED,
+        _DELIVERED_AS,
+        _DELIVERS,
+        _ASKED_IN,
+        _QUESTION,
+    }
+)
 """The keys that most tasks do not have, and without which the others but the sender's mean nothing."""
 _FIELD_KEYS: Final = _RARE_KEYS | {_SENDER, _VERIFIED, _SENDER_INBOX, _SENDER_TASK, _WAITS_FOR_INBOX}
 RESERVED_KEYS: Final = _FIELD_KEYS | {_ANSWERED, "in_reply_to", "ttl", "reason"}
 """Metadata keys that Synapse relies on or shows to people; callers cannot change them."""
-_DROPPED_KEYS: Final = frozenset({_QUESTION, _ANSWERED, _REPLIED, _WAITER_LEFT, _USER, _SENDER_INBOX, "reason"})
+_DROPPED_KEYS: Final = frozenset(
+    {
+        _QUESTION,
+        _ANSWERED,
+        _REPLIED,
+        _WAITER_LEFT,
+        _WAITER_RELEASED,
+        _DELIVERED_AS,
+        _DELIVERS,
+        _ASKED_IN,
+        _USER,
+        _SENDER_INBOX,
+        "reason",
+    }
+)
 """Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
 
 
@@ -60,7 +92,11 @@ class ReplyFields(TypedDict, total=False):
     reply_to: ReplyTo | None
     replied: str
     waits_for: WaitTarget | None
+    asked_in: str
     waiter_left: bool
+    waiter_released: bool
+    delivered_as: str
+    delivers: str
     last_question: Question | None
 
 
@@ -71,29 +107,45 @@ _DEFAULTS: Final[ReplyFields] = {
     "reply_to": None,
     "replied": "",
     "waits_for": None,
+    "asked_in": "",
     "waiter_left": False,
+    "waiter_released": False,
+    "delivered_as": "",
+    "delivers": "",
     "last_question": None,
 }
 
 
-def reply_fields(metadata: Json) -> ReplyFields:
+_TEXT_KEYS: Final[tuple[Literal["user", "replied", "asked_in", "delivered_as", "delivers"], ...]] = (
+    _USER,
+    _REPLIED,
+    _ASKED_IN,
+    _DELIVERED_AS,
+    _DELIVERS,
+)
+"""The keys that are fields of the same name, and texts."""
+_TRUE_KEYS: Final[tuple[Literal["waiter_left", "waiter_released"], ...]] = (_WAITER_LEFT, _WAITER_RELEASED)
+"""The keys that are fields of the same name, and true if they are there."""
+
+
+def reply_fields(metadata: Json) -> ReplyFields:  # noqa: C901 - a case for each kind of key
     """Returns the fields that the keys in a task's metadata become. Ignores values of a wrong type."""
     fields: ReplyFields = {"sender": sender_in(metadata), "sender_verified": metadata.get(_VERIFIED) is True}
     # Hot path: every message comes here, and most have no other key of ours.
     if _RARE_KEYS.isdisjoint(metadata):
         return fields
     get = metadata.get
-    if user := _text(get(_USER)):
-        fields["user"] = user
+    for key in _TEXT_KEYS:
+        if text := _text(get(key)):
+            fields[key] = text
+    for key in _TRUE_KEYS:
+        if get(key) is True:
+            fields[key] = True
     if get(_RESPONSE_EXPECTED) is True:
         fields["reply_to"] = ReplyTo(task_id=_text(get(_SENDER_TASK)))
-    if replied := _text(get(_REPLIED)):
-        fields["replied"] = replied
     if asked := get(_WAITS_FOR):
         # A value that is no agent's id matches no agent, so the task fails as one whose agent is lost.
         fields["waits_for"] = WaitTarget(agent_id=str(asked), inbox=_text(get(_WAITS_FOR_INBOX)))
-    if get(_WAITER_LEFT) is True:
-        fields["waiter_left"] = True
     if question := question_from(get(_QUESTION)):
         fields["last_question"] = question
     return fields
@@ -153,6 +205,11 @@ def opening_metadata(
     return metadata
 
 
+def asking(asked_in: str) -> Json:
+    """Returns the metadata of a task that waits for an answer which the agent asked for in the turn of `asked_in`."""
+    return {_ASKED_IN: asked_in}
+
+
 def unverified(claims: Json) -> dict[str, Any]:
     """Returns the metadata of a new task whose sender is only claimed, as no host verifies it."""
     return {**_own_keys(claims), _VERIFIED: False}
@@ -176,6 +233,22 @@ def reply_noted(task: Task, at: datetime, how: str) -> MetadataChanged:
 def waiter_noted(task: Task, at: datetime, *, left: bool) -> MetadataChanged:
     """Returns the event that records that the process which waits for the task has left, or has come back."""
     return MetadataChanged(task_id=task.id, at=at, metadata={_WAITER_LEFT: True if left else None})
+
+
+def waiter_released(task: Task, at: datetime) -> MetadataChanged:
+    """Returns the event that records that the waiter has left for good; of a task that has ended, with the answer."""
+    left = {} if task.state.is_terminal else {_WAITER_LEFT: True}
+    return MetadataChanged(task_id=task.id, at=at, metadata={**left, _WAITER_RELEASED: True})
+
+
+def answer_delivered(task: Task, at: datetime, message_task: str) -> MetadataChanged:
+    """Returns the event that records that `message_task` delivers the answer of `task`, as its waiter has left."""
+    return MetadataChanged(task_id=task.id, at=at, metadata={_WAITER_LEFT: True, _DELIVERED_AS: message_task})
+
+
+def delivering(waiting: Task) -> Json:
+    """Returns the metadata of the task that delivers the answer of the task `waiting`."""
+    return {_DELIVERS: waiting.id}
 
 
 def question_noted(task: Task, at: datetime, question: Question) -> MetadataChanged:

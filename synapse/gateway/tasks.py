@@ -35,6 +35,7 @@ from synapse.core.requests import (
     GetStatus,
     GetTask,
     HostStatus,
+    LeaveTask,
     ListPushConfigs,
     ListTasks,
     PendingTask,
@@ -220,6 +221,9 @@ class GatewayTasks:
         return self._followed(task.id, request.after, caller)
 
     async def create(self, request: CreateTask, _caller: Caller) -> Task:
+        raise unsupported("a gateway", request)
+
+    async def leave(self, request: LeaveTask, _caller: Caller) -> Task:
         raise unsupported("a gateway", request)
 
     async def reply(self, request: Reply, _caller: Caller) -> Replied:

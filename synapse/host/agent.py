@@ -32,8 +32,9 @@ from synapse.core.waiting import pause
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.host.agent_command import command_path, launch_folder
 from synapse.push.service import open_push
-from synapse.tasks import recovery
+from synapse.tasks import outcomes, recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.instructions import initial_instructions
 from synapse.tasks.intake import Intake, Limits
@@ -129,12 +130,14 @@ class AgentRuntime:
         self._journal = Journal(store, lease)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(me, self._journal, hosts, self._clock)
+        self._deferred = DeferredReplies(self._journal, self._clock)
         self._worker = AgentWorker(
             agent.driver,
             self._journal,
             self._clock,
             self._replies.turn_ended,
             agent.answer_at_once,
+            deferred=self._deferred,
             patience=timedelta(seconds=settings.attention_after),
         )
         may_decide = settings.agents_may_approve
@@ -174,7 +177,8 @@ class AgentRuntime:
         """Starts to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
-        others = (self._replies.run(), self._sweep(), self._pushing.outbox.run())
+        notices = self._deferred.run(self._intake.notify_unanswered)
+        others = (self._replies.run(), notices, self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 
     async def instruct(self) -> None:
@@ -210,11 +214,21 @@ class AgentRuntime:
             # Only with a current turn: a worker that waits for a message would not end.
             await asyncio.wait({self._delivering}, timeout=FINISH_SECONDS)
         await self._worker.drain(FINISH_SECONDS)
+        await self._fail_deferred()
         resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
         why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
         self._replies.agent_exits(why, resumable)
         await self._replies.drain(FINISH_SECONDS)
         await self._pushing.outbox.drain(FINISH_SECONDS)
+
+    async def _fail_deferred(self) -> None:
+        """Fails the requests that wait for an answer to the program, which is gone."""
+        note = "the program that waited for an answer to it is gone"
+        for task in self._deferred.deferred():
+            with suppress(SynapseError):  # it has ended meanwhile, or the next start decides
+                self._replies.turn_ended(
+                    await self._journal.record(*outcomes.agent_exited(task, self._clock.now(), note))
+                )
 
     def queued_tasks(self) -> list[Task]:
         """Returns the tasks whose messages wait for the next start, except the instructions, which are sent anew."""
@@ -226,7 +240,7 @@ class AgentRuntime:
 
     async def _sweep(self) -> None:
         """Every few seconds, does what no event triggers."""
-        lost_agents = LostAgents(self._journal, self._registry, self._clock)
+        lost_agents = LostAgents(self._journal, self._registry, self._store, self._clock)
         while True:
             for step in (
                 # First: an idle agent records nothing, and would not notice that it was replaced.
@@ -234,6 +248,7 @@ class AgentRuntime:
                 self._in_doubt.expire,
                 self._intake.release_held,
                 lost_agents.fail_lost,
+                lost_agents.fail_unsent,
                 self._check_pushes,
                 self._prune,
             ):
@@ -272,6 +287,7 @@ class AgentRuntime:
             feed=self._feed,
             worker=self._worker,
             replies=self._replies,
+            deferred=self._deferred,
             questions=self._questions,
             registry=self._registry,
             clock=self._clock,
@@ -295,6 +311,7 @@ class AgentRuntime:
             intake=self._intake,
             worker=self._worker,
             replies=self._replies,
+            deferred=self._deferred,
             in_doubt=self._in_doubt,
             questions=self._questions,
             externals=open_externals(self._settings.home, allow_private=self._settings.allow_private_agents),

@@ -5,9 +5,10 @@ Messages beyond a rate limit between two agents are held, so that a pair cannot 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +31,8 @@ from synapse.core.errors import (
     VersionConflict,
     WaitCycle,
 )
-from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
-from synapse.core.message import Message, MessageId, Role, Sender, TextPart
+from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened
+from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig, PushService
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, SendMessage
@@ -45,7 +46,15 @@ from synapse.core.task import (
     TaskId,
     TaskState,
 )
-from synapse.core.task_metadata import claimed_waiting_task, opening_metadata
+from synapse.core.task_metadata import (
+    answer_delivered,
+    asking,
+    claimed_waiting_task,
+    delivering,
+    opening_metadata,
+    waiter_noted,
+)
+from synapse.core.text import neutralise, safe_line
 from synapse.core.types import Clock, Deadline
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
@@ -55,13 +64,15 @@ from synapse.tasks.admission import (
     marked_with_sender,
     sender_of,
 )
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
-from synapse.tasks.replies import Replies
+from synapse.tasks.replies import Replies, reply_parts
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
+from synapse.tasks.turn_recorder import StoreRetry
 from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
 
@@ -98,6 +109,7 @@ class Intake:
         feed: Feed,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         questions: Questions,
         registry: Registry,
         clock: Clock,
@@ -115,6 +127,7 @@ class Intake:
         self._feed = feed
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._questions = questions
         self._registry = registry
         self._clock = clock
@@ -127,6 +140,8 @@ class Intake:
         self._quota = quota
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
+        self._deliveries: set[asyncio.Future[None]] = set()
+        self._store_retry = StoreRetry(clock)
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queues a message; a reply to a waiting task completes that task instead.
@@ -159,7 +174,17 @@ class Intake:
         """Opens a task that only waits for a reply. Raises QuotaExceeded."""
         await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
-        return await self._journal.record(self._open_event(request, caller, metadata))
+        task = await self._journal.record(self._open_event(request, caller, {**metadata, **self._asked_in(caller)}))
+        self._deferred.wait_opened(task)
+        return task
+
+    def _asked_in(self, caller: Caller) -> Json:
+        """Returns the metadata that names the request in whose turn the agent itself asks; empty without one."""
+        if self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            return {}
+        current = self._deferred.request_of(self._worker.working_on)
+        task = self._journal.known(current) if current else None
+        return {} if task is None or task.state.is_terminal else asking(task.id)
 
     async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
         """Accepts a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
@@ -170,13 +195,16 @@ class Intake:
 
     async def instruct(self, text: str) -> Task:
         """Queues the initial instructions, sent by Synapse itself."""
+        opened = self._opened_by_system(text)
+        task = await self._journal.record(opened)
+        await self._worker.enqueue(task, opened.message)
+        return task
+
+    def _opened_by_system(self, text: str) -> TaskOpened:
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._open_event(request, Caller(), opening_metadata({}, system, verified=True))
-        task = await self._journal.record(opened)
-        await self._worker.enqueue(task, message)
-        return task
+        return self._open_event(request, Caller(), opening_metadata({}, system, verified=True))
 
     async def resume(self, left: RecoveryPlan) -> None:
         """Carries out the plan for the tasks of an earlier host: records, notifies the senders that wait, queues."""
@@ -184,6 +212,9 @@ class Intake:
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
             self._replies.resume(task)
+            if task.delivered_as and not await self._is_known(task.delivered_as):
+                # The earlier host ended between the record of the answer and that of the message which delivers it.
+                await self._deliver(task, *_recorded_reply(task))
         # Includes tasks in doubt or with an open question, for which the plan may have no events.
         for task in self._journal.open_tasks():
             self._replies.expect(task)
@@ -223,12 +254,26 @@ class Intake:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
+    async def _is_known(self, task_id: str) -> bool:
+        try:
+            await self._store.load(TaskId(task_id))
+        except TaskNotFound:
+            return False
+        return True
+
     async def _open(
-        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, is_limited: bool = True
+        self,
+        request: SendMessage,
+        caller: Caller,
+        *,
+        waits_for_end: bool = False,
+        is_limited: bool = True,
+        delivers: Task | None = None,
     ) -> Task:
         """Opens a task, or returns the one that an earlier copy of the message opened.
 
-        `is_limited` applies the quota and the limit of the queue.
+        `is_limited` applies the quota and the limit of the queue. `delivers` is the ended task whose answer the message
+        is.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
@@ -242,19 +287,25 @@ class Intake:
                 await self._take_quota(request)
                 waiting = self._worker.queue_length + len(self._held)
                 require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
-            return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
+            return await self._open_new(request, caller, digest, waits_for_end=waits_for_end, delivers=delivers)
         except (VersionConflict, QueueFull):
             known = await self._find_repeated(request.message, caller.scope, digest)
             if known is None:
                 raise
             return known
 
-    async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
+    async def _open_new(
+        self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool, delivers: Task | None
+    ) -> Task:
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
         deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
         sender, metadata = await self._origin(request, caller)
         opened = self._open_event(request, caller, metadata, deadline)
+        if delivers is not None:
+            opened = replace(
+                opened, task_id=TaskId(delivers.delivered_as), metadata={**metadata, **delivering(delivers)}
+            )
         is_admitted = sender == PERSON or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
         is_plain = is_admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
         answer = self._worker.events_at_once if is_plain and waits_for_end else None
@@ -330,7 +381,11 @@ class Intake:
         return task
 
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
-        """Completes the task that waits for this reply; when its waiter has left, queues the reply too."""
+        """Completes the task that waits for this reply; when its waiter has left, queues the reply too.
+
+        Whether the waiter reads it or it is queued is decided and recorded together with the reply, so it is always
+        exactly one of them.
+        """
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
@@ -342,15 +397,100 @@ class Intake:
                 raise SenderMismatch(
                     f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
                 )
-        is_followed = self._feed.is_followed(task.id)
+        # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
+        check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
+        deadline_of(request, self._limits.ttl_seconds, self._clock)
+        # A reply with parts that the agent does not accept can still be read: it is the task's answer.
+        can_be_typed = self._acceptance.takes(request.message)
+        message_task = self._new_task_id()
+
+        def decide(ended: Task) -> tuple[TaskEvent, ...]:
+            if self._feed.is_followed(ended.id) and not ended.waiter_released:
+                return (waiter_noted(ended, self._clock.now(), left=False),) if ended.waiter_left else ()
+            return (answer_delivered(ended, self._clock.now(), message_task),) if can_be_typed else ()
+
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
-        task = await self._journal.record(*events)
-        # A reply with parts that the agent does not accept can still be read: it is the task's answer.
-        if not is_followed and self._acceptance.takes(request.message):
-            # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
-            await self._open(replace(request, in_reply_to=""), author or caller, is_limited=False)
+        task = await self._journal.record(*events, then=decide)
+        if task.delivered_as:
+            await self._finish(self._deliver(task, request, author or caller, is_failure=failed and inferred))
         return task
+
+    async def waiter_left(self, waiting: Task, *, has_read: bool) -> None:
+        """Records that the last reader of a waiting task has left; an answer that it has not read becomes a message."""
+        await self._finish(self._note_left(waiting, has_read=has_read))
+
+    async def _note_left(self, waiting: Task, *, has_read: bool) -> None:
+        now = await self.note_waiter(waiting, lambda: not self._feed.is_followed(waiting.id))
+        if now.state.is_terminal and not has_read:
+            await self._deliver_unread(now)
+
+    async def note_waiter(self, waiting: Task, has_left: Callable[[], bool]) -> Task:
+        """Records whether the waiter has left, as `has_left` decides behind all earlier records."""
+
+        def decide(now: Task) -> tuple[TaskEvent, ...]:
+            left = has_left()
+            is_known = now.state.is_terminal or now.waiter_released or now.waiter_left is left
+            return () if is_known else (waiter_noted(now, self._clock.now(), left=left),)
+
+        return await self._journal.record_if(waiting.id, decide)
+
+    async def _finish(self, delivery: Coroutine[Any, Any, None]) -> None:
+        """Runs `delivery` to its end, also when the caller is cancelled: its first record promises the next one."""
+        running = asyncio.ensure_future(delivery)
+        self._deliveries.add(running)
+        running.add_done_callback(self._deliveries.discard)
+        await asyncio.shield(running)
+
+    async def _deliver_unread(self, waiting: Task) -> None:
+        def decide(ended: Task) -> tuple[TaskEvent, ...]:
+            is_read = ended.waiter_left or ended.waiter_released or self._feed.is_followed(ended.id)
+            is_answer = ended.state is TaskState.COMPLETED or ended.reason == outcomes.REPLIED_FAILED
+            return (answer_delivered(ended, self._clock.now(), message_task),) if is_answer and not is_read else ()
+
+        message_task = self._new_task_id()
+        task = await self._journal.record_if(waiting.id, decide)
+        if task.delivered_as == message_task:
+            await self._deliver(task, *_recorded_reply(task))
+
+    async def notify_unanswered(self, waiting: Task) -> None:
+        """Queues a message of Synapse's: a wait that the agent had left ended without an answer."""
+
+        def decide(ended: Task) -> tuple[TaskEvent, ...]:
+            return () if ended.delivered_as else (answer_delivered(ended, self._clock.now(), message_task),)
+
+        message_task = self._new_task_id()
+        task = await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
+        if task.delivered_as == message_task:
+            await self._deliver_notice(task)
+
+    async def _deliver(self, waiting: Task, reply: SendMessage, author: Caller, *, is_failure: bool = False) -> None:
+        """Queues the answer of the task `waiting`, whose waiter has left, as a message.
+
+        A failure that the agent which was asked did not report itself is a notice of Synapse's.
+        """
+        if is_failure:
+            await self._deliver_notice(waiting)
+            return
+        # A new message: its id may have been used before in a message to this agent.
+        request = replace(reply, in_reply_to="", message=replace(reply.message, message_id=MessageId("")))
+        # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
+        await self._store_retry.retry_until_stored(
+            lambda: self._open(request, author, is_limited=False, delivers=waiting)
+        )
+
+    async def _deliver_notice(self, waiting: Task) -> None:
+        asked = waiting.waits_for.agent_id if waiting.waits_for else ""
+        whom = f"request to {asked}" if asked else "question to a person" if waiting.last_question else "request"
+        # The reason may be another agent's words: on one line, and marked as a quotation, it cannot pass for ours.
+        unread = "the answer has parts that cannot be typed; its task has them"
+        reason = unread if waiting.state is TaskState.COMPLETED else waiting.note or waiting.state.value
+        why = neutralise(safe_line(reason)).replace('"', "'")
+        text = f'Your {whom} (task {waiting.short_id}) was not answered: "{why}"'
+        opened = replace(self._opened_by_system(text), task_id=TaskId(waiting.delivered_as))
+        opened = replace(opened, metadata={**opened.metadata, **delivering(waiting)})
+        task = await self._store_retry.retry_until_stored(lambda: self._journal.record(opened))
+        await self._worker.enqueue(task, opened.message)
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
@@ -443,6 +583,14 @@ class Intake:
             reply_to = ReplyTo(task_id=request.sender_task_id)
         metadata = opening_metadata(request.metadata, sender, verified=verified, user=caller.name, reply_to=reply_to)
         return sender.sender_id, metadata
+
+
+def _recorded_reply(waiting: Task) -> tuple[SendMessage, Caller]:
+    """Returns the reply that an ended task has, and its author: the agent that was asked, if it is known."""
+    asked = waiting.waits_for.agent_id if waiting.waits_for else ""
+    message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(waiting))
+    sender = Sender(sender_id=asked) if asked else None
+    return SendMessage(message=message, dialect=waiting.dialect, sender=sender), Caller(agent_id=asked)
 
 
 class PairRateLimit:

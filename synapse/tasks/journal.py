@@ -78,7 +78,7 @@ class _Entry:
 
     @property
     def opens(self) -> bool:
-        return isinstance(self.events[0], TaskOpened)
+        return bool(self.events) and isinstance(self.events[0], TaskOpened)
 
     @property
     def goes_alone(self) -> bool:
@@ -87,7 +87,7 @@ class _Entry:
     def apply_to(self, task: Task | None) -> Task:
         """Raises Conflict."""
         self.before = task
-        self.after = rebuild(task, self.events)
+        self.after = rebuild(task, self.events) if self.events or task is None else task
         if self.then is not None:
             more = self.then(self.after)
             self.then = None  # called once, also when the entry is tried again
@@ -157,11 +157,25 @@ class Journal:
 
     def record_nowait(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> asyncio.Future[Task]:
         """Records without waiting: behind earlier records of the task, and committed in groups. See `record`."""
-        self._require_lease()
         task_id = events[0].task_id
         for event in events:
             if event.task_id != task_id:
                 raise ValueError("one record is about one task")
+        return self._add(task_id, events, digest, then)
+
+    async def record_if(self, task_id: TaskId, decide: Then) -> Task:
+        """Records the events that `decide` returns for the task as it is behind all earlier records; perhaps none.
+
+        Nothing else is recorded between the decision and its events. Returns the task after them.
+
+        Raises what `record` raises.
+        """
+        return await self._add(task_id, (), "", decide)
+
+    def _add(
+        self, task_id: TaskId, events: tuple[TaskEvent, ...], digest: str, then: Then | None
+    ) -> asyncio.Future[Task]:
+        self._require_lease()
         # Looked up once: each lookup costs a system call.
         self._loop = self._loop or asyncio.get_running_loop()
         entry = _Entry(events, digest, self._loop.create_future(), then)
@@ -330,10 +344,14 @@ class Journal:
                 break  # an entry before it is not durable yet: it is checked again once that is
             going.append(entry)
         del writer.waiting[: len(going)]
+        events = _events_of(going)
+        if not events:
+            # All of them decided to record nothing.
+            for entry in going:
+                entry.succeed()
+            return
         writer.on_its_way = going
-        appending = self._store.append(
-            going[-1].after, _events_of(going), lease=self._require_lease(), digest=going[0].digest
-        )
+        appending = self._store.append(going[-1].after, events, lease=self._require_lease(), digest=going[0].digest)
         # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
         writer.pending = appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
         writer.pending.add_done_callback(partial(self._on_appended, writer))

@@ -41,6 +41,8 @@ INTERRUPTED: Final = "interrupted"
 AGENT_EXITED: Final = "agent_exited"
 EXPIRED: Final = "expired"
 EXPLICIT_REPLY: Final = "reply"
+REPLIED_FAILED: Final = "replied_failed"
+"""The reason of a task whose agent replied that it failed."""
 PARTIAL: Final = "partial"
 """Metadata key that marks the text of an unfinished answer."""
 _SCREEN: Final = "screen"
@@ -98,12 +100,12 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
             assert_never(event)
 
 
-def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
+def answered(task: Task, now: datetime, answer: Answered, evidence: str = "the turn ended") -> tuple[TaskEvent, ...]:
     """Returns the events that complete the task; the answer becomes an artifact that names the source of its text."""
     events = [*close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)]
     if answer.parts:
         events.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
-    events.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
+    events.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, evidence))
     events.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
     return tuple(events)
 
@@ -114,7 +116,7 @@ def replied(
     """Returns the events that end the task with a reply; `failed` means that the agent could not do it."""
     if failed:
         note = message.text or "the agent replied that it failed"
-        return ended(task, now, TaskState.FAILED, "replied_failed", note)
+        return ended(task, now, TaskState.FAILED, REPLIED_FAILED, note)
     return answered(task, now, Answered(parts=message.parts, source="inferred" if inferred else EXPLICIT_REPLY))
 
 

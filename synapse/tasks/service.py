@@ -19,13 +19,14 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import (
     AccessDenied,
+    Conflict,
     NothingAsked,
     PersonRequired,
     PushNotSupported,
     StoreFailed,
     UnsupportedOperation,
 )
-from synapse.core.events import StateChanged, Update
+from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
@@ -47,6 +48,7 @@ from synapse.core.requests import (
     GetTask,
     HostCommand,
     HostStatus,
+    LeaveTask,
     ListExternals,
     ListPushConfigs,
     ListTasks,
@@ -70,9 +72,10 @@ from synapse.core.requests import (
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
-from synapse.core.task_metadata import waiter_noted
+from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
@@ -103,6 +106,7 @@ class AgentTasks:
         intake: Intake,
         worker: AgentWorker,
         replies: Replies,
+        deferred: DeferredReplies,
         in_doubt: InDoubt,
         questions: Questions,
         externals: ExternalAgents,
@@ -119,6 +123,7 @@ class AgentTasks:
         self._intake = intake
         self._worker = worker
         self._replies = replies
+        self._deferred = deferred
         self._in_doubt = in_doubt
         self._questions = questions
         self._externals = externals
@@ -153,6 +158,21 @@ class AgentTasks:
         """Raises QuotaExceeded."""
         return self._intake.create(request, caller)
 
+    async def leave(self, request: LeaveTask, caller: Caller) -> Task:
+        self._require_own(caller, "may stop waiting for its replies")
+        task = await self._find(request.task_id, caller)
+        if task.queued:
+            raise Conflict(
+                f"task {task.short_id} waits for no reply", hint=f"`synapse cancel {task.short_id}` takes it back"
+            )
+
+        def decide(now: Task) -> tuple[TaskEvent, ...]:
+            # Of a task that has ended the caller takes the answer with it, so it is recorded too.
+            is_over = now.waiter_released or (now.state.is_terminal and now.waiter_left)
+            return () if is_over else (waiter_released(now, self._clock.now()),)
+
+        return await self._journal.record_if(task.id, decide)
+
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._find(request.task_id, caller, exact=request.exact)
 
@@ -164,7 +184,10 @@ class AgentTasks:
         return await self._store.list(query_of(request, caller, self._me.inbox))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
-        return await self._changes.cancel(await self._find(request.task_id, caller, exact=request.exact))
+        task = await self._find(request.task_id, caller, exact=request.exact)
+        if caller.agent_id == self._me.agent_id:
+            self._deferred.wait_withdrawn(task)
+        return await self._changes.cancel(task)
 
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
         return await self._changes.change(request, await self._find(request.task_id, caller))
@@ -226,10 +249,8 @@ class AgentTasks:
         return follow_status(self._driver)
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
-        # A process that outlived the agent's shell may reply for it, though its ancestors no longer prove it.
-        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
-            raise PersonRequired(f"only {self._me.agent_id} itself or a person may reply for it", hint=caller.objection)
-        return await self._replies.reply(request, self._worker.current)
+        self._require_own(caller, "may reply for it")
+        return await self._replies.reply(request, self._deferred.request_of(self._worker.current))
 
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
         """Raises what `HookReports.take` raises."""
@@ -270,6 +291,11 @@ class AgentTasks:
         """Returns the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
         return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
+    def _require_own(self, caller: Caller, what: str) -> None:
+        # A process that outlived the agent's shell may act for it, though its ancestors no longer prove it.
+        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            raise PersonRequired(f"only {self._me.agent_id} itself or a person {what}", hint=caller.objection)
+
     def _pushes(self) -> PushService:
         if self._push_configs is None:
             raise PushNotSupported
@@ -283,19 +309,16 @@ class AgentTasks:
         self, task: Task, updates: AsyncGenerator[Update, None]
     ) -> AsyncGenerator[Update, None]:
         """Follows a task that waits for a reply; records when its last reader leaves, so that it no longer counts."""
+        is_read = False
         try:
             async with aclosing(updates):
-                await self._note_waiter(task, left=False)
+                await self._intake.note_waiter(task, lambda: False)
                 async for update in updates:
                     yield update
+                    is_read = update.task.state.is_terminal
         finally:
             if not self._feed.is_followed(task.id):
-                await self._note_waiter(task, left=True)
-
-    async def _note_waiter(self, task: Task, *, left: bool) -> None:
-        now = await self._journal.load(task.id)
-        if not now.state.is_terminal and now.waiter_left is not left:
-            await self._journal.record(waiter_noted(task, self._clock.now(), left=left))
+                await self._intake.waiter_left(task, has_read=is_read)
 
 
 async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:

@@ -31,6 +31,7 @@ from synapse.core.requests import (
     GetStatus,
     GetTask,
     HostStatus,
+    LeaveTask,
     ListPushConfigs,
     ListTasks,
     PendingTask,
@@ -183,6 +184,9 @@ class StoppedTasks:
             return await journal.record(*deletion(task, self._clock.now()))
 
     async def create(self, request: CreateTask, _caller: Caller) -> Task:
+        raise _refused(request)
+
+    async def leave(self, request: LeaveTask, _caller: Caller) -> Task:
         raise _refused(request)
 
     async def send_and_wait(self, request: SendAndWait, _caller: Caller) -> PendingTask:

@@ -18,15 +18,16 @@ from synapse.core.errors import Conflict, InvalidRequest, PersonRequired, Synaps
 from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender
 from synapse.core.requests import ResolveTask, SendMessage
-from synapse.core.store import TaskQuery, TaskStore
+from synapse.core.store import TaskStore
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.core.task_metadata import asked_for, waiter_noted
+from synapse.core.task_metadata import waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
 from synapse.tasks.replies import Replies, reply_parts
+from synapse.tasks.waits import request_of
 from synapse.tasks.worker import AgentWorker
 
 log = logging.getLogger(__name__)
@@ -183,20 +184,12 @@ class ReplyRecovery:
                 log.warning("reply_not_taken", extra={"task": task.id, "error": error.code})
 
     async def _settle(self, waiting: Task) -> None:
-        asked = await self._asked(waiting)
+        asked = await request_of(waiting, self._store)
         if asked is None:
             note = "the program that waited for it is gone"
             await self._journal.record(*outcomes.agent_exited(waiting, self._clock.now(), note))
         elif asked.state.is_terminal:
             await self._intake.take_missed_reply(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
-
-    async def _asked(self, waiting: Task) -> Task | None:
-        """Returns the task that the request opened at the agent that was asked, or None."""
-        if waiting.waits_for is None:
-            return None
-        page = await self._store.list(TaskQuery(inbox=waiting.waits_for.inbox, metadata=asked_for(waiting)))
-        # Any sender can name our task as the one that waits; the sender's inbox comes from the registry.
-        return next((task for task in page.tasks if task.sender.inbox == waiting.inbox), None)
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:

@@ -16,12 +16,16 @@ from synapse.core.errors import Conflict, TaskNotFound
 from synapse.core.registry import Registry
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState, WaitTarget
+from synapse.core.task_metadata import asked_for
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
 
 GRACE_SECONDS: Final = 10.0
 """How long an agent may be missing, to restart; its new host then reports what became of the request."""
+UNSENT_SECONDS: Final = 30.0
+"""How long a request may take to reach the agent after its waiter has left."""
+UNSENT: Final = "not_sent"
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _MOST_OPEN_TASKS: Final = 1000
 
@@ -71,6 +75,15 @@ async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
     return find_cycle((_wait(task, inboxes) for task in waiting), _wait(new, inboxes))
 
 
+async def request_of(waiting: Task, store: TaskStore) -> Task | None:
+    """Returns the task that the request opened at the agent that was asked, or None."""
+    if waiting.waits_for is None:
+        return None
+    page = await store.list(TaskQuery(inbox=waiting.waits_for.inbox, metadata=asked_for(waiting)))
+    # Any sender can name our task as the one that waits; the sender's inbox comes from the registry.
+    return next((task for task in page.tasks if task.sender.inbox == waiting.inbox), None)
+
+
 def waits_for_one_of(parties: Cycle, task: Task) -> bool:
     """Decides whether the task may wait for one of these agents; a task that names no agent may."""
     asked = task.waits_for
@@ -102,13 +115,19 @@ async def _is_waited_for(task: Task, store: TaskStore) -> bool:
 
 
 class LostAgents:
-    """Fails tasks that wait for an agent whose host was killed; a host that stops in order notifies its waiters."""
+    """Fails tasks that wait for an agent whose host was killed; a host that stops in order notifies its waiters.
 
-    def __init__(self, journal: Journal, registry: Registry, clock: Clock) -> None:
+    Also fails tasks whose waiter ended before it had sent its request: no agent will answer them.
+    """
+
+    def __init__(self, journal: Journal, registry: Registry, store: TaskStore, clock: Clock) -> None:
         self._journal = journal
+        self._store = store
         self._registry = registry
         self._clock = clock
         self._lost_since: dict[TaskId, float] = {}
+        self._left_since: dict[TaskId, float] = {}
+        self._sent: set[TaskId] = set()
 
     async def fail_lost(self) -> None:
         """Fails tasks that have waited GRACE_SECONDS for an agent that is not registered."""
@@ -122,3 +141,20 @@ class LostAgents:
                 note = f"{asked.agent_id} has exited; messages that it had not started wait for its next start"
                 with suppress(Conflict):  # the reply may have just arrived
                     await self._journal.record(*outcomes.agent_exited(task, self._clock.now(), note))
+
+    async def fail_unsent(self) -> None:
+        """Fails tasks whose waiter left UNSENT_SECONDS ago and whose request never reached the agent that it names."""
+        waiting = [task for task in self._journal.open_tasks() if not task.queued and task.waits_for]
+        left = [task for task in waiting if task.waiter_left and task.waits_for and task.waits_for.inbox]
+        now = self._clock.monotonic()
+        self._left_since = {task.id: self._left_since.get(task.id, now) for task in left}
+        self._sent &= self._left_since.keys()
+        for task in left:
+            if task.id in self._sent or now - self._left_since[task.id] < UNSENT_SECONDS:
+                continue
+            if await request_of(task, self._store) is not None:
+                self._sent.add(task.id)
+                continue
+            note = "the request was not sent: the process that was to send it has ended"
+            with suppress(Conflict):
+                await self._journal.record(*outcomes.ended(task, self._clock.now(), TaskState.FAILED, UNSENT, note))

@@ -49,6 +49,7 @@ from synapse.core.trace import trace_headers
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.admission import envelope_line
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_waiting_in_queue
 from synapse.tasks.turn_recorder import INTERNAL, StoreRetry, TurnRecorder
@@ -133,7 +134,7 @@ class _Running:
 class AgentWorker:
     """Delivers an agent's queue. Calls `finished` with every task whose turn has ended."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every part that takes part in a turn
         self,
         driver: Driver,
         journal: Journal,
@@ -141,6 +142,7 @@ class AgentWorker:
         finished: Callable[[Task], None],
         answer_at_once: AnswerAtOnce = never_at_once,
         *,
+        deferred: DeferredReplies,
         patience: timedelta = HOLD_PATIENCE,
     ) -> None:
         """`patience` is how long messages may be held before a person should look."""
@@ -152,6 +154,8 @@ class AgentWorker:
         self._patience = patience
         self._store_retry = StoreRetry(clock)
         self._recorder = TurnRecorder(journal, clock, finished, self._store_retry)
+        self._deferred = deferred
+        deferred.start(self._recorder.add)
         self._queue = _MessageQueue()
         self._running: _Running | None = None
         self._waits_since: datetime | None = None
@@ -162,6 +166,11 @@ class AgentWorker:
     def current(self) -> TaskId | None:
         """The task of the running turn."""
         return self._running.item.task_id if self._running else None
+
+    @property
+    def working_on(self) -> TaskId | None:
+        """The task of the running turn, once its message may have reached the agent."""
+        return self._running.item.task_id if self._running and self._running.typed else None
 
     @property
     def waiting(self) -> tuple[TaskId, ...]:
@@ -479,7 +488,8 @@ class AgentWorker:
         is_interrupted = self._running is not None and self._running.interrupted
         if is_interrupted and isinstance(event, _ENDS) and not outcomes.is_whole(event):
             return outcomes.interrupted(task, now, event)
-        return outcomes.events_for(task, event, now)
+        waits = self._deferred.defer(task) if isinstance(event, Answered) else ()
+        return waits or outcomes.events_for(task, event, now)
 
 
 async def _next_event(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:

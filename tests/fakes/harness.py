@@ -21,6 +21,7 @@ from synapse.external.agents import Externals
 from synapse.push.service import PushConfigs
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.intake import Intake, Limits
 from synapse.tasks.journal import Journal
@@ -92,7 +93,10 @@ class AgentHarness:
         self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(me, self.journal, self.host_client, self.clock)
-        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
+        self.deferred = DeferredReplies(self.journal, self.clock)
+        self.worker = AgentWorker(
+            self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once, deferred=self.deferred
+        )
         self.in_doubt = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
             me,
@@ -122,6 +126,7 @@ class AgentHarness:
             feed=self.feed,
             worker=self.worker,
             replies=self.replies,
+            deferred=self.deferred,
             questions=self.questions,
             registry=FixedRegistry(),
             clock=self.clock,
@@ -143,6 +148,7 @@ class AgentHarness:
             intake=self.intake,
             worker=self.worker,
             replies=self.replies,
+            deferred=self.deferred,
             in_doubt=self.in_doubt,
             questions=self.questions,
             externals=NO_EXTERNALS,
@@ -214,7 +220,8 @@ NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to e
 @asynccontextmanager
 async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
     """Run the harness's long-lived parts meanwhile."""
-    jobs = [asyncio.ensure_future(harness.worker.run()), asyncio.ensure_future(harness.replies.run())]
+    running = (harness.worker.run(), harness.replies.run(), harness.deferred.run(harness.intake.notify_unanswered))
+    jobs = [asyncio.ensure_future(job) for job in running]
     try:
         yield harness
     finally:

@@ -15,6 +15,7 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import read_script
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.journal import Journal
 from synapse.tasks.worker import AgentWorker
 from tests.fakes.clock import FakeClock
@@ -33,7 +34,8 @@ class Agent:
         self._journal = Journal(MemoryStore(), ANY_LEASE)
         self._ended: asyncio.Queue[Task] = asyncio.Queue()
         self.driver = ScriptedDriver(read_script(EXAMPLES / example), self._clock, pause=Pauses())
-        self.worker = AgentWorker(self.driver, self._journal, self._clock, self._ended.put_nowait)
+        deferred = DeferredReplies(self._journal, self._clock)
+        self.worker = AgentWorker(self.driver, self._journal, self._clock, self._ended.put_nowait, deferred=deferred)
 
     async def send(self, text: str, message_id: str = "m-1") -> Task:
         """Open a task and return it as it is when its turn has ended."""

@@ -46,7 +46,10 @@ _TASK_KEYS: Final[Mapping[str, str]] = {
     "in_reply_to": "inReplyTo",
     "waits_for": "waitsFor",
     "waits_for_inbox": "waitsForInbox",
+    "asked_in": "askedIn",
     "waiter_left": "waiterLeft",
+    "waiter_released": "waiterReleased",
+    "delivered_as": "deliveredAs",
 }
 """The keys of a task's metadata that Synapse writes, in camelCase. All other keys stay unchanged."""
 _INNER_KEYS: Final[Mapping[str, Mapping[str, str]]] = {

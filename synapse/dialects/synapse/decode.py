@@ -20,6 +20,7 @@ from synapse.core.requests import (
     FollowStatus,
     GetStatus,
     GetTask,
+    LeaveTask,
     ListExternals,
     ListTasks,
     RemoveExternal,
@@ -222,6 +223,10 @@ def decode_get(wire: WireRequest) -> GetTask:
 
 def decode_cancel(wire: WireRequest) -> CancelTask:
     return CancelTask(wire.params["id"])
+
+
+def decode_leave(wire: WireRequest) -> LeaveTask:
+    return LeaveTask(wire.params["id"])
 
 
 def decode_list(wire: WireRequest) -> ListTasks:

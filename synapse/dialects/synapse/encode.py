@@ -92,6 +92,11 @@ def encode_answered(task: Task | None) -> bytes:
     return to_json({"task": None if task is None else task_object(task)})
 
 
+def encode_left(task: Task) -> bytes:
+    """Returns a task that its waiter left; with `left`, its answer comes, or came, as a message of its own."""
+    return to_json({"task": task_object(task), "left": task.waiter_left})
+
+
 def encode_page(page: TaskPage) -> bytes:
     return to_json({"tasks": [task_object(task) for task in page.tasks], "next_cursor": page.next_cursor})
 

@@ -81,6 +81,7 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(method="GET", path="/tasks", decode=decode.decode_list, encode=encode.encode_page),
     Route(method="GET", path="/tasks/{id}", decode=decode.decode_get, encode=encode.encode_task),
     Route(method="POST", path="/tasks/{id}/cancel", decode=decode.decode_cancel, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/{id}/leave", decode=decode.decode_leave, encode=encode.encode_left),
     Route(method="POST", path="/tasks/{id}/resolve", decode=decode.decode_resolve, encode=encode.encode_task_answer),
     Route(method="POST", path="/tasks/{id}/answer", decode=decode.decode_answer, encode=encode.encode_answered),
     StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decode.decode_subscribe, encode=encode_update),

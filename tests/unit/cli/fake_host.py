@@ -44,6 +44,7 @@ class FakeHost:
         self.resumed_after: list[str] = []
         self.tasks: dict[str, Fields] = {}
         self.on_send: Callable[[Fields], None] = lambda task: None
+        self.on_leave: Callable[[Fields], None] = lambda task: None
         self.refusals: dict[str, tuple[int, Fields]] = {}
         self.dropped_connections = 0
         self.break_streams_after = 0
@@ -153,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._refuse(404, "route_not_found", self.path)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: C901 - a case for each route
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._record(body)
         fake, url = self.fake, urlsplit(self.path)
@@ -169,6 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(body, int(url.query.removeprefix("priority=") or 3))
             case ["tasks", "create"]:
                 self._answer(200, {"task": fake.open(body)})
+            case ["tasks", task_id, "leave"]:
+                self._leave(task_id)
             case ["tasks", task_id, "cancel" | "resolve" | "answer"]:
                 verdict = "canceled" if url.path.endswith("cancel") else body.get("verdict", "")
                 self._change(task_id, status=_BECOMES.get(verdict, "working"))
@@ -203,6 +206,16 @@ class _Handler(BaseHTTPRequestHandler):
         sender = asked["metadata"].get("sender", {}).get("sender_id", "user")
         self.fake.answer(asked, body["message"]["parts"][0]["text"])
         self._answer(200, {"replied": {"task_id": asked["id"], "to": sender}})
+
+    def _leave(self, task_id: str) -> None:
+        task = self.fake.find(task_id)
+        if task is None:
+            self._refuse(404, "task_not_found", f"no task '{task_id}'")
+            return
+        self.fake.on_leave(task)
+        if task["status"] == "submitted":
+            self.fake.change(task, metadata={**task["metadata"], "waiter_left": True})
+        self._answer(200, {"task": task, "left": task["metadata"].get("waiter_left") is True})
 
     def _change(self, task_id: str, **fields: Any) -> None:
         task = self.fake.find(task_id)

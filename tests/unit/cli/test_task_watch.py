@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from synapse.cli.wait import TaskFields, TaskWatch, is_answered
+from synapse.client.views import is_answered
+from synapse.client.watch import TaskFields, TaskWatch, WaitLeft
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotResponding
@@ -56,7 +58,7 @@ def test_a_receiver_that_was_restarted_is_watched_at_its_new_port(
 ) -> None:
     bert, claude = start(name="bert"), start("claude", 8100)
     become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.01)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.01)
 
     def move(_task: Fields) -> None:
         start("codex", 8121, "bert").state |= {"state": "waiting", "why": "it asks at its new place"}
@@ -70,3 +72,37 @@ def test_a_receiver_that_was_restarted_is_watched_at_its_new_port(
     (waiting,) = claude.tasks.values()
     assert (waiting["metadata"]["waits_for"], waiting["metadata"]["waits_for_inbox"]) == ("synapse-codex-8120", "bert")
     assert (ran.code, ran.out) == (6, "bert waits for a person: it asks at its new place\n"), ran.err
+
+
+def test_another_thread_ends_a_wait_at_once(home: Path, start: HostFactory) -> None:
+    bert = start(name="bert")
+    task, is_waiting = bert.open(QUESTION), threading.Event()
+    watch = watching(home, bert.entry)
+    outcome: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            watch.wait(task["id"], is_answered, lambda _task: is_waiting.set())
+        except WaitLeft as left:
+            outcome.append(left)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert is_waiting.wait(10)
+    watch.interrupt()
+    waiter.join(1)
+
+    assert not waiter.is_alive()
+    assert len(outcome) == 1
+    watch.close()
+
+
+def test_a_wait_that_was_ended_before_it_began_opens_no_stream_again(home: Path, start: HostFactory) -> None:
+    bert = start(name="bert")
+    task = bert.open(QUESTION)
+    watch = watching(home, bert.entry)
+    watch.interrupt()
+
+    with pytest.raises(WaitLeft):
+        watch.wait(task["id"], is_answered, nothing)
+    watch.close()

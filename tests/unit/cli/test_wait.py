@@ -129,6 +129,54 @@ def test_a_timeout_says_what_to_type_next(synapse: Cli, start: HostFactory) -> N
     assert f"synapse status {task_id[:8]}" in ran.err
 
 
+def test_an_agent_that_waits_no_longer_leaves_its_waiting_task(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    claude = start("claude", 8100)
+    become(claude, monkeypatch)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    (task,) = claude.tasks.values()
+    assert (ran.code, ran.out, task["metadata"]["waiter_left"]) == (5, "", True)
+    assert "the answer arrives as a message" in ran.err
+
+
+def test_an_answer_that_comes_as_its_waiter_leaves_is_printed(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    claude = start("claude", 8100)
+    become(claude, monkeypatch)
+    claude.on_leave = lambda task: claude.answer(task, "just in time")
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    assert (ran.code, ran.out) == (0, "just in time\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_answer_that_was_delivered_as_a_message_is_not_printed_too(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    codex, claude = start(), start("claude", 8100)
+    become(claude, monkeypatch)
+
+    def answer_in_a_message(task: Fields) -> None:
+        waiting = claude.tasks[task["metadata"]["sender_task_id"]]
+        waiting["metadata"]["waiter_left"] = True
+        claude.answer(waiting, "typed")
+
+    codex.on_send = answer_in_a_message
+
+    ran = synapse("send", "codex", "hi", "--response", *(["--json"] if as_json else []))
+
+    assert ran.code == 0
+    assert ran.json["reply"] is None if as_json else ran.out == ""
+    assert "the answer arrives as a message" in ran.err
+
+
 def test_an_open_dialog_at_the_deadline_waits_for_a_person(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.state |= {"state": "waiting", "why": "it asks for permission"}
@@ -203,7 +251,7 @@ def test_a_receiver_that_was_killed_ends_the_wait_of_an_agent(
 ) -> None:
     codex, claude = start(), start("claude", 8100)
     become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.05)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.05)
 
     def die(task: Fields) -> None:
         codex.entry.pid, codex.entry.socket = NO_SUCH_PID, ""
@@ -223,7 +271,7 @@ def test_a_silent_receiver_that_is_alive_is_waited_for(
 ) -> None:
     start()
     become(start("claude", 8100), monkeypatch)
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     assert synapse("send", "codex", "hi", "--response", "--timeout", "0.3").code == 5
 
@@ -271,7 +319,7 @@ def test_a_waiting_send_reports_a_blocked_prompt_once(
 ) -> None:
     host = start()
     host.state["gate"] = "there is text in the prompt"
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
@@ -285,7 +333,7 @@ def test_a_reason_that_was_printed_at_its_beginning_is_not_repeated_when_overdue
     host = start()
     host.state["gate"] = why = "there is text in the prompt"
     looks = iter(range(1000))
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     def overdue_later(_state: dict[str, Any]) -> dict[str, Any]:
         return _overdue(why) if next(looks) > 4 else {}
@@ -306,7 +354,7 @@ def test_a_waiting_send_reports_overdue_messages_once(
 ) -> None:
     why = "the program prints again and again"
     start().state["held"] = {"reason": "never_rests", "why": why, "messages": 1, "overdue": True}
-    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 

@@ -166,7 +166,8 @@ def test_a_task_that_did_not_succeed_is_an_error_with_its_reason(status: str) ->
     result = tools.answered({**TASK, "status": status, "metadata": {"note": "it exited"}}, "codex")
 
     assert result.is_error
-    assert result.blocks == (f"task 1a2b3c4d, {status} at codex: it exited",)
+    assert result.blocks[0].startswith(f"task 1a2b3c4d, {status} at codex.")
+    assert result.blocks[1] == "it exited"
 
 
 def test_a_refusal_of_the_agent_has_its_words() -> None:
@@ -188,7 +189,7 @@ def test_an_inferred_answer_says_so() -> None:
     [
         (
             AgentNotFound("cloude", hint="Did you mean 'claude'?  (synapse list)"),
-            "Did you mean 'claude'? Call `agents`",
+            "Did you mean 'claude'?\nCall `agents`",
         ),
         (AgentNotFound("x"), "Call `agents`"),
         (AmbiguousTarget("codex", ["codex-8120", "codex-8121"]), "use one of: codex-8120, codex-8121"),

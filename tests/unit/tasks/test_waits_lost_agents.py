@@ -62,7 +62,7 @@ async def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone(away: J
         await harness.service.handle(CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller())
         for metadata in (away, present)
     ]
-    lost_agents = LostAgents(harness.journal, FixedRegistry(), harness.clock)
+    lost_agents = LostAgents(harness.journal, FixedRegistry(), harness.store, harness.clock)
     await lost_agents.fail_lost()
     assert (await harness.task(gone.id)).state is TaskState.SUBMITTED
     harness.clock.advance(30)
@@ -87,7 +87,7 @@ async def test_an_agent_that_was_back_meanwhile_may_be_away_as_long_again() -> N
     harness, registry = AgentHarness(), ComingAndGoing()
     asked = CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id})
     task = await harness.service.handle(asked, Caller())
-    lost_agents = LostAgents(harness.journal, registry, harness.clock)
+    lost_agents = LostAgents(harness.journal, registry, harness.store, harness.clock)
     for is_here in (False, True, False):
         registry.is_here = is_here
         await lost_agents.fail_lost()

@@ -19,6 +19,7 @@ PATHS = {
     ("GET", "/tasks"),
     ("GET", "/tasks/{id}"),
     ("POST", "/tasks/{id}/cancel"),
+    ("POST", "/tasks/{id}/leave"),
     ("POST", "/tasks/{id}/resolve"),
     ("POST", "/tasks/{id}/answer"),
     ("GET", "/tasks/{id}/subscribe"),

@@ -1,0 +1,193 @@
+"""Keeps a request open whose turn ended while the agent still waits for an answer that will arrive as a message.
+
+The agent asked another agent, or a person, in the turn of request R, and the waiter of its waiting task W left before
+the answer came. The end of R's turn then says no more than "still waiting", so it is not R's answer:
+
+    R's turn ends ─► deferred: R stays `working` ─► W ends ─► message M delivers it ─► M's turn ends ─► so does R
+                         ▲                                                                  │
+                         └────────────── M's turn left another wait, or more messages come ─┘
+
+An explicit reply in the turn of R or of M answers R, as ever. A wait that ends without an answer (its agent is lost, it
+was canceled) is delivered too, as a message of Synapse's, so a deferred request always goes on. If the agent that was
+asked lives and does not answer, R stays open, as a task of a slow agent does.
+
+All of this is memory: when the host ends, so does the program that waits, and its requests fail as those in a turn do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from synapse.core.driver import Answered
+from synapse.core.events import StateChanged, TaskEvent, Update
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.types import Clock
+from synapse.tasks import outcomes
+from synapse.tasks.journal import Journal
+
+WAITING_FOR_REPLY: Final = "waiting_for_reply"
+"""The reason of a request in `working` whose turn is over."""
+
+
+class DeferredReplies:
+    """The deferred requests of one agent, the waits that they depend on, and the messages that deliver the answers."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._record_end: Callable[..., None] = _not_started
+        self._waits: dict[TaskId, str] = {}
+        """The waiting tasks, with the request in whose turn each was opened, or an empty string."""
+        self._messages: dict[TaskId, TaskId] = {}
+        """The tasks that deliver an answer and have not ended, with the request that depends on it."""
+        self._causes: dict[TaskId, set[TaskId]] = {}
+        """Of each request in whose turn the agent asked: its waits and messages."""
+        self._deferred: set[TaskId] = set()
+        self._withdrawn: set[TaskId] = set()
+        """The waits that the agent itself canceled."""
+        self._reported: set[TaskId] = set()
+        """The waits whose end without an answer is being delivered."""
+        # Without a limit: at most one entry for each waiting task.
+        self._unanswered: asyncio.Queue[Task] = asyncio.Queue()
+        journal.listen(self._on_update, self._is_watched)
+
+    def start(self, record_end: Callable[..., None]) -> None:
+        """Sets how the end of a request is recorded: without waiting, but surely (see TurnRecorder.add)."""
+        self._record_end = record_end
+
+    def request_of(self, current: TaskId | None) -> TaskId | None:
+        """Returns the request that the turn of the task `current` works for: a deferred one, or `current` itself."""
+        return None if current is None else self._messages.get(current, current)
+
+    def wait_opened(self, waiting: Task) -> None:
+        """Notes a task that waits for an answer."""
+        self._waits[waiting.id] = waiting.asked_in
+        if waiting.asked_in:
+            self._causes.setdefault(TaskId(waiting.asked_in), set()).add(waiting.id)
+
+    def wait_withdrawn(self, waiting: Task) -> None:
+        """Notes that the agent itself cancels a wait: it need not be told, unless a deferred request depends on it."""
+        if waiting.id in self._waits:
+            self._withdrawn.add(waiting.id)
+
+    def defer(self, request: Task) -> tuple[TaskEvent, ...]:
+        """Returns the events that keep a request open whose turn has ended; none if it depends on no answer."""
+        note = self._awaited(request.id)
+        if not note:
+            return ()
+        self._deferred.add(request.id)
+        return self._waits_on(request, note)
+
+    def deferred(self) -> Sequence[Task]:
+        """Returns the requests that stay open although their turn is over."""
+        known = [self._journal.known(task_id) for task_id in self._deferred]
+        return [task for task in known if task is not None and not task.state.is_terminal]
+
+    async def run(self, notify: Callable[[Task], Awaitable[None]]) -> None:
+        """Calls `notify` with each wait that ended without an answer after its waiter had left, until cancelled."""
+        while True:
+            await notify(await self._unanswered.get())
+
+    def _is_watched(self, task_id: TaskId) -> bool:
+        return task_id in self._waits or task_id in self._messages or task_id in self._causes
+
+    def _on_update(self, update: Update) -> None:
+        task_id = update.task.id
+        # The whole append: an update has only the events up to its own.
+        task = self._journal.known(task_id) or update.task
+        if not task.state.is_terminal:
+            return
+        if task_id in self._causes:
+            self._forget(task_id)
+        if task_id in self._waits:
+            self._on_wait_ended(task)
+        if task_id in self._messages:
+            self._on_message_ended(task)
+
+    def _on_wait_ended(self, waiting: Task) -> None:
+        request = TaskId(self._waits[waiting.id])
+        is_expected = waiting.id in self._withdrawn and request not in self._deferred
+        if waiting.delivered_as:
+            self._drop_wait(waiting.id)
+            if request in self._causes:
+                self._causes[request].add(TaskId(waiting.delivered_as))
+                self._messages[TaskId(waiting.delivered_as)] = request
+        elif not waiting.waiter_left or is_expected:
+            # The waiter has the answer; if it proves not to have read it, that is delivered.
+            if not request or is_expected:
+                self._drop_wait(waiting.id)
+        elif waiting.id not in self._reported:
+            self._reported.add(waiting.id)
+            self._unanswered.put_nowait(waiting)
+
+    def _on_message_ended(self, message: Task) -> None:
+        request_id = self._messages.pop(message.id)
+        self._causes.get(request_id, set()).discard(message.id)
+        request = self._journal.known(request_id)
+        if request_id not in self._deferred or request is None or request.state.is_terminal:
+            return
+        if note := self._awaited(request_id):
+            self._record_end(*self._waits_on(request, note))
+        else:
+            self._deferred.discard(request_id)
+            self._record_end(*_ends_with(message, request, self._clock))
+
+    def _awaited(self, request: TaskId) -> str:
+        """Returns what a request waits for, as a sentence for people; empty if it waits for nothing."""
+        causes = self._causes.get(request, set())
+        if causes & self._messages.keys():
+            return "waits for its own agent, which gets the answer as a message"
+        waits = [task for one in causes if (task := self._left_wait(one)) is not None]
+        if not waits:
+            return ""
+        asked = ", ".join(sorted(f"{_asked(task)} (task {task.short_id})" for task in waits))
+        return f"waits for the answer of {asked}, however long that takes; it arrives as a message"
+
+    def _left_wait(self, wait: TaskId) -> Task | None:
+        """Returns the waiting task if its answer, or the notice of its failure, is still to be delivered."""
+        task = self._journal.known(wait) if wait in self._waits else None
+        return task if task is not None and task.waiter_left else None
+
+    def _waits_on(self, request: Task, note: str) -> tuple[TaskEvent, ...]:
+        now = self._clock.now()
+        waits = StateChanged(task_id=request.id, at=now, state=TaskState.WORKING, reason=WAITING_FOR_REPLY, note=note)
+        return (*outcomes.close_question(request, now, TaskState.WORKING), waits)
+
+    def _drop_wait(self, wait: TaskId) -> None:
+        self._withdrawn.discard(wait)
+        self._reported.discard(wait)
+        request = self._waits.pop(wait)
+        self._causes.get(TaskId(request), set()).discard(wait)
+
+    def _forget(self, request: TaskId) -> None:
+        """Forgets a request that has ended; the answers that it waited for are delivered nonetheless."""
+        self._deferred.discard(request)
+        for cause in self._causes.pop(request):
+            self._messages.pop(cause, None)
+            if cause in self._waits:
+                self._waits[cause] = ""
+                waiting = self._journal.known(cause)
+                if waiting is None or (waiting.state.is_terminal and not waiting.waiter_left):
+                    self._drop_wait(cause)
+
+
+def _ends_with(message: Task, request: Task, clock: Clock) -> tuple[TaskEvent, ...]:
+    """Returns the events that end a deferred request as the turn of `message` has ended."""
+    now = clock.now()
+    if message.state is not TaskState.COMPLETED:
+        note = f"task {message.short_id}, which delivered the answer that it waited for: {message.note}"
+        return outcomes.ended(request, now, message.state, message.reason, note)
+    answer = message.artifacts[-1] if message.artifacts else None
+    source = str(answer.metadata.get("source", "")) if answer else "journal"
+    evidence = f"the turn of task {message.short_id} ended"
+    return outcomes.answered(request, now, Answered(parts=answer.parts if answer else (), source=source), evidence)
+
+
+def _asked(waiting: Task) -> str:
+    return waiting.waits_for.agent_id if waiting.waits_for else "a person" if waiting.question else "an agent"
+
+
+def _not_started(*_events: TaskEvent) -> None:
+    raise RuntimeError("DeferredReplies.start was not called")
