@@ -44,14 +44,19 @@ NEW = "2026-07-28"
 class Client:
     """Posts messages to the endpoint of a world. It remembers the waits, and lets them fail if the test says so."""
 
-    def __init__(self, gateway: World, **times: float) -> None:
+    def __init__(self, gateway: World, *, most_wait: float = 30, progress_every: float = 5) -> None:
         self.gateway = gateway
         self.counted: list[Caller] = []
         self.waits: list[asyncio.Future[Task]] = []
         self.failure: SynapseError | None = None
         self.streams = StreamLimit(2)
-        limits = (self.counted.append, self.streams.acquire)
-        dialect = mcp_dialect(gateway.directory.name_of, *limits, **{"most_wait": 30, **times})
+        dialect = mcp_dialect(
+            gateway.directory.name_of,
+            self.counted.append,
+            self.streams.acquire,
+            most_wait=most_wait,
+            progress_every=progress_every,
+        )
         (route,) = dialect.routes
         assert isinstance(route, ServiceRoute)
         self._serve = route.serve
@@ -374,12 +379,14 @@ async def test_a_client_that_leaves_ends_the_wait_and_not_the_task() -> None:
         late = await client.call("send", **asking("one"))
         begun = await client.post(tool_call("send", asking("two"), token=1), accept=BOTH)
         fresh = await client.call("send", accept=BOTH, **asking("three"))
-        assert len(client.waits) == 3
+        unstarted = await client.call("send", **asking("four"))
+        unstarted.answer.cancel()
+        assert len(client.waits) == 4
         late.answer.cancel()
         await anext(begun.events)
         await begun.events.aclose()
         await fresh.events.aclose()
-        await asyncio.gather(late.answer, return_exceptions=True)
+        await asyncio.gather(late.answer, unstarted.answer, return_exceptions=True)
         await asyncio.gather(*client.waits, return_exceptions=True)
 
         assert all(wait.cancelled() for wait in client.waits)
@@ -530,8 +537,9 @@ async def test_the_new_era_needs_headers_that_agree_with_the_request() -> None:
 async def test_a_header_of_the_protocol_that_is_there_twice_is_refused() -> None:
     async with world() as gateway:
         client = Client(gateway)
-        again: dict[str, Any] = {"mcp-method": "tools/call"}
-        answer = await client.post(stateless(name="agents"), mcp_method="tools/call", **again)
+        right = {"mcp_protocol_version": NEW, "mcp_method": "tools/call", "mcp_name": "agents"}
+        again: dict[str, Any] = {**right, "mcp-method": "tools/call"}
+        answer = await client.post(stateless(name="agents"), **again)
 
         assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32020)
 
