@@ -109,12 +109,12 @@ def test_a_key_does_only_what_it_may(running: RunningGateway) -> None:
     sender = Caller(running, new_key(running.home, "sender", "--actions", "send", "--agents", "ada"))
 
     assert "tck" in reader.said("agents")[0]
-    assert reader.refused("send", **EVERYTHING) == "these credentials do not allow 'send'"
-    assert sender.refused("agents") == "these credentials do not allow 'read'"
+    assert reader.refused("send", **EVERYTHING).startswith("these credentials do not allow 'send'")
+    assert sender.refused("agents").startswith("these credentials do not allow 'read'")
     assert "nobody" in sender.refused("send", to="nobody", text="hi")
     assert sender.refused("send", **EVERYTHING) == sender.refused("send", to="xyz", text="hi").replace("xyz", "tck")
     task = task_in(sender.said("send", to="ada", text="hi")[0])
-    assert sender.refused("cancel", task=task) == "these credentials do not allow 'cancel'"
+    assert sender.refused("cancel", task=task).startswith("these credentials do not allow 'cancel'")
 
 
 def test_the_task_of_another_key_is_missing(running: RunningGateway, laptop: Caller) -> None:
