@@ -44,6 +44,7 @@ PURPOSES: Final = {
     "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",
     "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
     "POST /answer": "the same for what the agent asks now, in a task or at its start",
+    "POST /questions": "the agent asks a person: a message and perhaps `options`; `synapse answer` completes the task",
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
     "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",

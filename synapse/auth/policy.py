@@ -34,6 +34,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.SendAndFollow: SEND,
     requests.CreateTask: SEND,
     requests.LeaveTask: NOT_HERE,
+    requests.AskPerson: NOT_HERE,
     requests.Reply: NOT_HERE,
     requests.GetTask: READ,
     requests.GetMessage: READ,

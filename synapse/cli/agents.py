@@ -15,6 +15,7 @@ from synapse.cli.attention import (
     messages_in,
     next_step,
     overdue_in,
+    own_questions_in,
     question_in,
     question_lines,
     release_step,
@@ -143,6 +144,10 @@ def attention_lines(replies: list[HostReply]) -> list[str]:
         if reply.body.get("store_fault"):
             fault = plain(str(reply.body["store_fault"]))
             lines.append(f"! {name} refuses messages: {fault}  (synapse restart {name})")
+        lines += [
+            f"! {name} asks a person: {title_of(asked)}  ({next_step(asked, target_of(asked, name), name)})"
+            for asked in own_questions_in(reply.body)
+        ]
         lines += _task_lines(name, objects_in(reply.body, "attention"))
     return lines
 

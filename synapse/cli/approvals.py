@@ -19,6 +19,7 @@ from synapse.cli.attention import (
     messages_in,
     next_step,
     overdue_in,
+    own_questions_in,
     question_in,
     question_lines,
     release_step,
@@ -35,7 +36,7 @@ from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reas
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, NothingAsked, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
@@ -120,7 +121,8 @@ def _is_just_open(reply: HostReply, now: datetime) -> bool:
 def needs_of(reply: HostReply) -> list[dict[str, Any]]:
     """Returns the `--json` objects of what an agent needs a person for: question, messages in doubt, held messages."""
     asks = question_in(reply.body) or reply.body.get("state") == WAITING
-    items = [_question_fields(reply)] if asks else []
+    items = [_question_fields(reply, question_in(reply.body))] if asks else []
+    items += [_question_fields(reply, question) for question in own_questions_in(reply.body)]
     items += [
         _task_fields(reply, item)
         for item in objects_in(reply.body, "attention")
@@ -133,8 +135,7 @@ def needs_of(reply: HostReply) -> list[dict[str, Any]]:
     return items
 
 
-def _question_fields(reply: HostReply) -> dict[str, Any]:
-    question = question_in(reply.body)
+def _question_fields(reply: HostReply, question: dict[str, Any]) -> dict[str, Any]:
     name = short_name(reply.entry)
     return {
         "agent_id": reply.entry.agent_id,
@@ -264,6 +265,11 @@ def find_question(target: str) -> AgentQuestion:
             raise (missing if is_task_id(target) else error) from None
     status = _status_with_read_dialog(entry)
     question = question_in(status)
+    own = own_questions_in(status)
+    if not question and status.get("state") != WAITING and own:
+        if len(own) > 1:
+            raise AmbiguousTask(target, [str(one.get("task_id", ""))[:8] for one in own])
+        question = own[0]
     if not question and status.get("state") == WAITING:
         why = plain(str(status.get("why") or "a dialog is open"))
         raise NothingAsked(

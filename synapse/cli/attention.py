@@ -22,6 +22,11 @@ def question_in(status: "dict[str, Any]") -> "dict[str, Any]":
     return object_in(status, "question")
 
 
+def own_questions_in(status: "dict[str, Any]") -> "list[dict[str, Any]]":
+    """Returns the open questions that the agent itself asks people, from a host's status."""
+    return objects_in(status, "questions")
+
+
 def title_of(question: "dict[str, Any]") -> str:
     """Returns the question in one line."""
     return plain(str(question.get("title", "")))

@@ -37,6 +37,7 @@ _synapse() {
       %(profile_verbs)s) words="%(profiles)s" ;;
       completion) words="bash zsh fish" ;;
       external) words="add list send cancel remove" ;;
+      mcp) words="config" ;;
       help) words="%(verbs)s" ;;
     esac
   fi

@@ -21,6 +21,7 @@ VERBS = {
     "logs": ("logs", "show an agent's log: starts, states, deliveries, refusals"),
     "send": ("send", "send a message to an agent; --response waits for the answer"),
     "reply": ("reply", "reply to the request that this agent is working on"),
+    "ask": ("ask", "ask a person, as an agent, and wait for the answer"),
     "broadcast": ("broadcast", "send a message to all agents in this folder"),
     "queue": ("tasks", "list queued messages"),
     "tasks": ("tasks", "list recent tasks"),

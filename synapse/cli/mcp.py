@@ -44,7 +44,7 @@ def run_mcp(arguments: "list[str]") -> int:
         if own is None
         else Server(AGENT_TOOLS, agent_instructions(own.agent_id, own.name), __version__)
     )
-    StdioServer(offered, local.run, _Ready(registry), monotonic).serve()
+    StdioServer(offered, local.run, ReadyReport(registry), monotonic).serve()
     return 0
 
 
@@ -57,7 +57,7 @@ def longest_wait() -> float:
     return seconds if 0 < seconds <= MOST_WAIT else DEFAULT_WAIT
 
 
-class _Ready:
+class ReadyReport:
     """Tells the agent's own host, once, that its program knows the tools."""
 
     def __init__(self, registry: FileRegistry) -> None:

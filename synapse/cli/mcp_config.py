@@ -64,7 +64,7 @@ def server_entry(app: App) -> dict[str, Any]:
     if os.access(script, os.X_OK):
         entry |= {"command": script, "args": ["mcp"]}
     else:
-        entry |= {"command": sys.executable, "args": ["-m", "synapse.cli.main", "mcp"]}
+        entry |= {"command": sys.executable, "args": ["-P", "-m", "synapse.cli.main", "mcp"]}
     if os.environ.get("SYNAPSE_HOME"):
         # Without it the app would look for agents in another place than this shell.
         entry["env"] = {"SYNAPSE_HOME": os.path.abspath(os.path.expanduser(os.environ["SYNAPSE_HOME"]))}

@@ -42,6 +42,8 @@ class HostStatus:
     current: Task | None
     queue: tuple[Task, ...]
     attention: tuple[Task, ...]
+    questions: tuple[Task, ...] = ()
+    """The open questions that the agent itself asks people; its program shows no dialog for them."""
     held: Hold | None = None
     """Why messages wait, if they do while the agent works on none of them."""
     asking: Task | None = None
@@ -265,6 +267,16 @@ class CreateTask(Request[Task]):
     sender: Sender | None = None
     context_id: str = ""
     metadata: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskPerson(Request[Task]):
+    """Asks a person a question of the agent's own; the answer completes the task that it opens."""
+
+    message: Message
+    dialect: str
+    options: tuple[str, ...] = ()
+    """Answers to choose from; a text of the person's own is always accepted too."""
 
 
 @dataclass(frozen=True, slots=True)

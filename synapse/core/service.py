@@ -160,6 +160,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.ListPushConfigs: "list_push",
     requests.DeletePushConfig: "delete_push",
     # Only on the host of one agent:
+    requests.AskPerson: "ask_person",
     requests.FollowStatus: "follow_status",
     requests.ReportSignal: "report_signal",
     requests.OnBehalfOf: "on_behalf_of",

@@ -122,6 +122,8 @@ class Task:
     """How the sender was answered: `explicit` or `inferred`; empty before."""
     waits_for: WaitTarget | None = None
     """The agent that was asked, for a task that waits for a reply."""
+    asks_person: bool = False
+    """The task is a question of the agent's own to a person; see AskPerson."""
     asked_in: str = ""
     """The task in whose turn the agent asked, for a task that waits for a reply to this agent itself."""
     waiter_left: bool = False

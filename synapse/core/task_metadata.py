@@ -11,6 +11,7 @@ keys once, when an event or a snapshot makes a task, and all others read the fie
     replied                            `replied`
     waits_for, waits_for_inbox         `waits_for`
     asked_in, delivered_as, delivers   the fields of the same names
+    asks_person                        the field of the same name
     waiter_left, waiter_released       the fields of the same names
     question                           `question`, while it is open
 
@@ -39,6 +40,7 @@ _SENDER_TASK: Final = "sender_task_id"
 _REPLIED: Final = "replied"
 _WAITS_FOR: Final = "waits_for"
 _WAITS_FOR_INBOX: Final = "waits_for_inbox"
+_ASKS_PERSON: Final = "asks_person"
 _ASKED_IN: Final = "asked_in"
 _WAITER_LEFT: Final = "waiter_left"
 _WAITER_RELEASED: Final = "waiter_released"
@@ -58,6 +60,7 @@ _RARE_KEYS: Final = frozenset(
         _DELIVERED_AS,
         _DELIVERS,
         _ASKED_IN,
+        _ASKS_PERSON,
         _QUESTION,
     }
 )
@@ -75,6 +78,7 @@ _DROPPED_KEYS: Final = frozenset(
         _DELIVERED_AS,
         _DELIVERS,
         _ASKED_IN,
+        _ASKS_PERSON,
         _USER,
         _SENDER_INBOX,
         "reason",
@@ -92,6 +96,7 @@ class ReplyFields(TypedDict, total=False):
     reply_to: ReplyTo | None
     replied: str
     waits_for: WaitTarget | None
+    asks_person: bool
     asked_in: str
     waiter_left: bool
     waiter_released: bool
@@ -107,6 +112,7 @@ _DEFAULTS: Final[ReplyFields] = {
     "reply_to": None,
     "replied": "",
     "waits_for": None,
+    "asks_person": False,
     "asked_in": "",
     "waiter_left": False,
     "waiter_released": False,
@@ -124,7 +130,11 @@ _TEXT_KEYS: Final[tuple[Literal["user", "replied", "asked_in", "delivered_as", "
     _DELIVERS,
 )
 """The keys that are fields of the same name, and texts."""
-_TRUE_KEYS: Final[tuple[Literal["waiter_left", "waiter_released"], ...]] = (_WAITER_LEFT, _WAITER_RELEASED)
+_TRUE_KEYS: Final[tuple[Literal["asks_person", "waiter_left", "waiter_released"], ...]] = (
+    _ASKS_PERSON,
+    _WAITER_LEFT,
+    _WAITER_RELEASED,
+)
 """The keys that are fields of the same name, and true if they are there."""
 
 
@@ -210,6 +220,11 @@ def asking(asked_in: str) -> Json:
     return {_ASKED_IN: asked_in}
 
 
+def asking_person() -> Json:
+    """Returns the metadata of a task that is a question to a person."""
+    return {_ASKS_PERSON: True}
+
+
 def unverified(claims: Json) -> dict[str, Any]:
     """Returns the metadata of a new task whose sender is only claimed, as no host verifies it."""
     return {**_own_keys(claims), _VERIFIED: False}
@@ -266,6 +281,13 @@ def question_removed(task: Task, at: datetime) -> MetadataChanged:
 def answer_noted(task: Task, at: datetime, answered: Mapping[str, str]) -> MetadataChanged:
     """Returns the event that records who answered the question, and how."""
     return MetadataChanged(task_id=task.id, at=at, metadata={_ANSWERED: answered})
+
+
+def answer_of(task: Task) -> tuple[str, str]:
+    """Returns the question that was answered last, and who answered it (see `answer_noted`); empty before."""
+    noted = task.metadata.get(_ANSWERED)
+    fields = cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
+    return _text(fields.get("question")), _text(fields.get("by"))
 
 
 def is_about_question(event: MetadataChanged) -> bool:

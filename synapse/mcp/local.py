@@ -187,13 +187,17 @@ class LocalTools:
         """Sends as an agent: a task on its own host waits for the reply."""
         name, waiting_id = short_name(entry), self._open_waiting(own, entry, body)
         watch = self._new_watch(own, entry, call.timeout, running, f"waiting for {name}")
+        from synapse.client.watch import WaitLeft, leave
+
         try:
             # Followed before it is sent: a reply without a waiter would be typed into our own prompt as well.
             watch.follow(waiting_id)
             sent = self._post(entry, body, call)
+        except (WaitLeft, TimeoutError):
+            watch.close()
+            self._cancel_quietly(own, waiting_id)
+            return ToolResult("The call ended before anything was sent.", is_error=True)
         except BaseException as error:
-            from synapse.client.watch import leave
-
             watch.close()
             if _is_in_doubt(error):
                 # It may still be answered; then the answer arrives as a message.
@@ -250,10 +254,10 @@ class LocalTools:
         self, own: AgentEntry, watch: "TaskWatch", task_id: str, running: RunningCall
     ) -> "tuple[TaskFields | None, str]":
         """Returns a task of our own host with its answer, or None if that arrives as a message, and why."""
-        task, why = self._follow(watch, task_id, running)
-        # A stream that broke for a while has left, and its answer was typed: it must not be told twice.
         from synapse.client.watch import leave
 
+        task, why = self._follow(watch, task_id, running)
+        # A stream that broke for a while has left, and its answer was typed: it must not be told twice.
         found = leave(own, task_id) if task is None else {} if has_left(task) else task
         watch.close()
         return found or None, why

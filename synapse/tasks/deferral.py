@@ -186,7 +186,7 @@ def _ends_with(message: Task, request: Task, clock: Clock) -> tuple[TaskEvent, .
 
 
 def _asked(waiting: Task) -> str:
-    return waiting.waits_for.agent_id if waiting.waits_for else "a person" if waiting.question else "an agent"
+    return waiting.waits_for.agent_id if waiting.waits_for else "a person" if waiting.asks_person else "an agent"
 
 
 def _not_started(*_events: TaskEvent) -> None:

@@ -17,10 +17,14 @@ from typing import Any, Final
 from synapse.core.address import PERSON, SYSTEM, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.driver import Answered, QuestionRaised
 from synapse.core.errors import (
+    AccessDenied,
     Conflict,
+    IllegalTransition,
     InvalidField,
     InvalidRequest,
+    NothingAsked,
     PriorityOutOfRange,
     PushNotSupported,
     QueueFull,
@@ -32,10 +36,11 @@ from synapse.core.errors import (
     WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened
-from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart
+from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart, text_of
 from synapse.core.push import PushConfig, PushService
+from synapse.core.question import Choice, Question, chosen, chosen_in_words, label_of
 from synapse.core.registry import Registry
-from synapse.core.requests import CreateTask, SendMessage
+from synapse.core.requests import AnswerQuestion, AskPerson, CreateTask, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import (
     DEFAULT_PRIORITY,
@@ -48,7 +53,10 @@ from synapse.core.task import (
 )
 from synapse.core.task_metadata import (
     answer_delivered,
+    answer_noted,
+    answer_of,
     asking,
+    asking_person,
     claimed_waiting_task,
     delivering,
     opening_metadata,
@@ -66,10 +74,11 @@ from synapse.tasks.admission import (
 )
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
-from synapse.tasks.journal import Journal
-from synapse.tasks.questions import Questions
+from synapse.tasks.journal import Journal, rebuild
+from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question, late_answer, new_question
+from synapse.tasks.questions import Questions, answer_fields, question_gone
 from synapse.tasks.quota import Quota, size_of
-from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
+from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import Replies, reply_parts
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
 from synapse.tasks.turn_recorder import StoreRetry
@@ -142,6 +151,7 @@ class Intake:
         self._held: list[tuple[TaskId, str]] = []
         self._deliveries: set[asyncio.Future[None]] = set()
         self._store_retry = StoreRetry(clock)
+        self._opening_questions = 0
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queues a message; a reply to a waiting task completes that task instead.
@@ -185,6 +195,84 @@ class Intake:
         current = self._deferred.request_of(self._worker.working_on)
         task = self._journal.known(current) if current else None
         return {} if task is None or task.state.is_terminal else asking(task.id)
+
+    async def ask_person(self, request: AskPerson, caller: Caller) -> Task:
+        """Opens a task that asks a person.
+
+        Raises:
+            AccessDenied: the caller is not this agent.
+            InvalidField: a text is empty or too long.
+            QueueFull: as many questions of the agent wait for a person as may.
+            QuotaExceeded.
+        """
+        if self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            raise AccessDenied(f"only {self._me.agent_id} itself may ask in its name", hint=caller.objection)
+        question = new_question(request.message.text, request.options, self._new_id())
+        asked = CreateTask(message=request.message, dialect=request.dialect)
+        await self._take_quota(asked)
+        _, metadata = await self._origin(asked, caller)
+        self._require_few_questions()
+        opened = self._open_event(asked, caller, {**metadata, **asking_person(), **self._asked_in(caller)})
+        # A task as after its first event: the others are recorded with it.
+        task = rebuild(None, (opened,))
+        events = outcomes.events_for(task, QuestionRaised(question), opened.at)
+        self._opening_questions += 1
+        try:
+            task = await self._journal.record(opened, *events)
+        finally:
+            self._opening_questions -= 1
+        self._deferred.wait_opened(task)
+        return task
+
+    async def answer_person(self, request: AnswerQuestion, task: Task, caller: Caller) -> Task:
+        """Completes a question of the agent's own with the answer of a person.
+
+        Raises PersonRequired, NothingAsked, QuestionGone or InvalidChoice.
+        """
+        question = self._open_question(task)
+        if request.question_id not in ("", question.id):
+            raise question_gone(question)
+        self._questions.require_person(task, caller)
+        choice = chosen(question, verdict=request.verdict, option=request.option, text=request.text)
+        return await self._complete_question(task, question, choice, caller)
+
+    async def _answer_person_with(self, message: Message, task: Task, caller: Caller, digest: str) -> Task:
+        question = self._open_question(task)
+        self._questions.require_person(task, caller)
+        choice = chosen_in_words(question, message.text)
+        marked = replace(message, metadata={**message.metadata, ANSWERS: question.id})
+        added = MessageAdded(task_id=task.id, at=self._clock.now(), message=marked)
+        return await self._complete_question(task, question, choice, caller, added, digest=digest)
+
+    async def _complete_question(
+        self, task: Task, question: Question, choice: Choice, caller: Caller, *before: TaskEvent, digest: str = ""
+    ) -> Task:
+        now, label = self._clock.now(), label_of(question, choice)
+        noted = answer_noted(task, now, answer_fields(question, choice, caller, "message"))
+        answer = Answered(parts=(TextPart(text=label),), source=outcomes.PERSON)
+        events = (*before, noted, *outcomes.answered(task, now, answer, "a person answered"))
+        decide = self._who_gets_it(can_be_typed=True)
+        try:
+            task = await self._journal.record(*events, digest=digest, then=decide)
+        except (IllegalTransition, TaskFinished) as lost:
+            raise question_gone(question) from lost
+        if task.delivered_as:
+            reply, _ = _recorded_reply(task)
+            await self._finish(self._deliver(task, reply, caller))
+        return task
+
+    def _open_question(self, task: Task) -> Question:
+        if task.question is None:
+            raise NothingAsked(f"task {task.short_id} is {task.state.value} and has no open question")
+        return task.question
+
+    def _require_few_questions(self) -> None:
+        waiting = sum(is_open_question(task) for task in self._journal.open_tasks()) + self._opening_questions
+        if waiting >= MOST_OPEN_QUESTIONS:
+            raise QueueFull(
+                f"{waiting} questions of {self._me.agent_id} wait for a person already",
+                hint="wait for their answers, or cancel one; `synapse approvals` lists them",
+            )
 
     async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
         """Accepts a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
@@ -338,6 +426,8 @@ class Intake:
                 hint="send a new message without a task id; it is queued",
             )
         message = self._with_id(request.message)
+        if task.asks_person:
+            return await self._answer_person_with(message, task, caller, digest)
         if task.question:
             return await self._questions.answer_with(message, task, caller, digest, self._find_repeated)
         await self._take_quota(request)
@@ -387,7 +477,8 @@ class Intake:
         exactly one of them.
         """
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
-        if task.queued or task.state.is_terminal:
+        # A question to a person is answered as questions are, by a person.
+        if task.queued or task.asks_person or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
         asked = task.waits_for
@@ -400,8 +491,20 @@ class Intake:
         # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
         check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
         deadline_of(request, self._limits.ttl_seconds, self._clock)
+        failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
+        events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
         # A reply with parts that the agent does not accept can still be read: it is the task's answer.
-        can_be_typed = self._acceptance.takes(request.message)
+        decide = self._who_gets_it(can_be_typed=self._acceptance.takes(request.message))
+        task = await self._journal.record(*events, then=decide)
+        if task.delivered_as:
+            await self._finish(self._deliver(task, request, author or caller, is_failure=failed and inferred))
+        return task
+
+    def _who_gets_it(self, *, can_be_typed: bool) -> Callable[[Task], tuple[TaskEvent, ...]]:
+        """Returns the decision about the answer of a waiting task, taken together with its record.
+
+        Its waiter reads it or, if that has left, it is delivered as a message.
+        """
         message_task = self._new_task_id()
 
         def decide(ended: Task) -> tuple[TaskEvent, ...]:
@@ -409,12 +512,7 @@ class Intake:
                 return (waiter_noted(ended, self._clock.now(), left=False),) if ended.waiter_left else ()
             return (answer_delivered(ended, self._clock.now(), message_task),) if can_be_typed else ()
 
-        failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
-        events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
-        task = await self._journal.record(*events, then=decide)
-        if task.delivered_as:
-            await self._finish(self._deliver(task, request, author or caller, is_failure=failed and inferred))
-        return task
+        return decide
 
     async def waiter_left(self, waiting: Task, *, has_read: bool) -> None:
         """Records that the last reader of a waiting task has left; an answer that it has not read becomes a message."""
@@ -481,7 +579,7 @@ class Intake:
 
     async def _deliver_notice(self, waiting: Task) -> None:
         asked = waiting.waits_for.agent_id if waiting.waits_for else ""
-        whom = f"request to {asked}" if asked else "question to a person" if waiting.last_question else "request"
+        whom = "question to a person" if waiting.asks_person else f"request to {asked}" if asked else "request"
         # The reason may be another agent's words: on one line, and marked as a quotation, it cannot pass for ours.
         unread = "the answer has parts that cannot be typed; its task has them"
         reason = unread if waiting.state is TaskState.COMPLETED else waiting.note or waiting.state.value
@@ -586,7 +684,14 @@ class Intake:
 
 
 def _recorded_reply(waiting: Task) -> tuple[SendMessage, Caller]:
-    """Returns the reply that an ended task has, and its author: the agent that was asked, if it is known."""
+    """Returns the reply that an ended task has, and its author: the agent or person that was asked, if it is known."""
+    if waiting.asks_person:
+        question, by = answer_of(waiting)
+        text = late_answer(question, waiting, text_of(reply_parts(waiting)))
+        message = Message(message_id=MessageId(""), role=Role.USER, parts=(TextPart(text=text),))
+        return SendMessage(message=message, dialect=waiting.dialect), Caller(
+            via_socket=by == "person", name="" if by == "person" else by
+        )
     asked = waiting.waits_for.agent_id if waiting.waits_for else ""
     message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(waiting))
     sender = Sender(sender_id=asked) if asked else None

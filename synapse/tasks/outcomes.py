@@ -46,8 +46,9 @@ REPLIED_FAILED: Final = "replied_failed"
 PARTIAL: Final = "partial"
 """Metadata key that marks the text of an unfinished answer."""
 _SCREEN: Final = "screen"
-_OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script", "a2a"})
-"""Sources whose text the agent itself declared to be the answer; the text of all others is inferred."""
+PERSON: Final = "person"
+_OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, PERSON, "script", "a2a"})
+"""Sources whose text its author declared to be the answer; the text of all others is inferred."""
 _QUESTION_CLOSED: Final = "the question was closed"
 _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
     EXPIRED: ReceiptStep.EXPIRED,

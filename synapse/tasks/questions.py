@@ -100,7 +100,7 @@ class Questions:
         if question is None:
             raise NothingAsked(f"{_name(task) or self._me.agent_id} has no open question")
         if request.question_id not in ("", question.id):
-            raise _gone(question)
+            raise question_gone(question)
         self._require_right(question, task, caller)
         choice = chosen(question, verdict=request.verdict, option=request.option, text=request.text)
         async with self._answering:
@@ -156,10 +156,20 @@ class Questions:
         # The driver's version is the program's own text, while it still asks this question.
         return live if asked is not None and live is not None and live.id == asked.id else asked
 
-    def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
+    def require_person(self, task: Task, caller: Caller) -> None:
+        """Raises PersonRequired unless the caller may answer a question that the agent itself asks a person."""
+        if not self._may_approve(caller):
+            why = f"{caller.objection}; " if caller.objection else ""
+            hint = f'{why}run `synapse answer {task.short_id} "…"` in a shell of your own'
+            raise PersonRequired("only a person may answer this", hint=hint)
+
+    def _may_approve(self, caller: Caller) -> bool:
         if caller.may_decide or self._agents_may_answer:
-            return
-        if self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions:
+            return True
+        return self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions
+
+    def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
+        if self._may_approve(caller):
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
             raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
@@ -181,8 +191,7 @@ class Questions:
             return None
         # The task's next state can be awaited only once this question is gone from it.
         await self._until(task, lambda now: now is None or now.id != question.id)
-        by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
-        answered = {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
+        answered = answer_fields(question, choice, caller, how)
         try:
             await self._journal.record(answer_noted(task, self._clock.now(), answered))
         except StoreFailed as failure:
@@ -193,7 +202,7 @@ class Questions:
     async def _require_open(self, question: Question, task: Task | None) -> None:
         now = self._question(None if task is None else await self._journal.load(task.id))
         if now is None or now.id != question.id:
-            raise _gone(question)
+            raise question_gone(question)
 
     async def _until(self, task: Task, holds: Callable[[Question | None], bool]) -> None:
         """Waits until `holds` is true of the task's open question, at most RECORD_SECONDS."""
@@ -214,7 +223,13 @@ class Questions:
             stop()
 
 
-def _gone(question: Question) -> QuestionGone:
+def answer_fields(question: Question, choice: Choice, caller: Caller, how: str) -> dict[str, str]:
+    """Returns what is recorded about the answer to a question: what was chosen, by whom, and how it was given."""
+    by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
+    return {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
+
+
+def question_gone(question: Question) -> QuestionGone:
     return QuestionGone(f"'{question.title}' was answered meanwhile")
 
 

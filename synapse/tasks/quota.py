@@ -13,7 +13,16 @@ from typing import Final
 from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.errors import QuotaExceeded
 from synapse.core.message import DataPart, FilePart, Json, Message, Part, TextPart
-from synapse.core.requests import ChangeTask, CreateTask, ForAgent, Request, SendAndFollow, SendAndWait, SendMessage
+from synapse.core.requests import (
+    AskPerson,
+    ChangeTask,
+    CreateTask,
+    ForAgent,
+    Request,
+    SendAndFollow,
+    SendAndWait,
+    SendMessage,
+)
 from synapse.core.types import Clock
 
 REMEMBERED_SECONDS: Final = 5.0
@@ -85,7 +94,7 @@ class KeyQuotas:
 def message_in(request: Request[object]) -> Message | None:
     """Returns the message that a request asks to be stored, if any."""
     asked = _innermost(request)
-    return asked.message if isinstance(asked, SendMessage | CreateTask) else None
+    return asked.message if isinstance(asked, SendMessage | CreateTask | AskPerson) else None
 
 
 def _size_asked(request: Request[object]) -> int:
@@ -93,6 +102,8 @@ def _size_asked(request: Request[object]) -> int:
     match asked := _innermost(request):
         case SendMessage() | CreateTask():
             return size_of(asked.message, asked.metadata)
+        case AskPerson():
+            return size_of(asked.message, {"options": asked.options})
         case ChangeTask():
             return len(repr(asked.metadata)) if asked.metadata else 0
         case _:

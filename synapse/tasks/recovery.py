@@ -1,9 +1,9 @@
 """Decides after a restart what becomes of the open tasks that an earlier host of the inbox left.
 
-Queued messages stay queued, and tasks that wait for another agent's reply keep waiting. Work of a CLI that is gone has
-failed; work of an agent elsewhere is followed again. A message that was typed without proof that the agent took it is
-never typed again automatically: a person decides. Initial instructions fail with the agent that they were for; the next
-one gets its own.
+Queued messages stay queued, and tasks that wait for an agent's reply or a person's answer keep waiting. Work of a CLI
+that is gone has failed; work of an agent elsewhere is followed again. A message that was typed without proof that the
+agent took it is never typed again automatically: a person decides. Initial instructions fail with the agent that they
+were for; the next one gets its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from synapse.core.events import AttentionChanged, TaskEvent
 from synapse.core.message import Message
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.tasks import outcomes
+from synapse.tasks.person_questions import is_open_question
 
 ANSWERS: Final = "answers_question"
 """Metadata key of a message that answered a question: the question's id. Such a message is never typed."""
@@ -55,7 +56,7 @@ def plan(  # noqa: C901 - one case per kind of task
         if is_instruction(task):
             note = "the agent that these instructions were for is gone"
             events.append(outcomes.agent_exited(task, now, note))
-        elif is_waiting_for_reply(task):
+        elif is_waiting_for_reply(task) or is_open_question(task):
             waiting.append(task)
         elif is_waiting_in_queue(task):
             queue.append(task)

@@ -32,6 +32,7 @@ from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
     AddExternal,
     AnswerQuestion,
+    AskPerson,
     CancelTask,
     ChangeTask,
     CommandResult,
@@ -79,6 +80,7 @@ from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
+from synapse.tasks.person_questions import is_open_question
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
@@ -158,6 +160,10 @@ class AgentTasks:
         """Raises QuotaExceeded."""
         return self._intake.create(request, caller)
 
+    def ask_person(self, request: AskPerson, caller: Caller) -> Awaitable[Task]:
+        """Raises what `Intake.ask_person` raises."""
+        return self._intake.ask_person(request, caller)
+
     async def leave(self, request: LeaveTask, caller: Caller) -> Task:
         self._require_own(caller, "may stop waiting for its replies")
         task = await self._find(request.task_id, caller)
@@ -206,6 +212,8 @@ class AgentTasks:
             task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
+        if task is not None and task.asks_person:
+            return await self._intake.answer_person(request, task, caller)
         return await self._questions.answer(request, task, caller)
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
@@ -233,6 +241,7 @@ class AgentTasks:
         view, current = self._driver.view(), self._worker.current
         asking = await _none_if_store_fails(self._questions.asking(view.question))
         queue = [await _none_if_store_fails(self._journal.load(task_id)) for task_id in self._worker.waiting]
+        open_tasks = self._journal.open_tasks()
         return HostStatus(
             entry=self._me,
             view=view,
@@ -240,7 +249,8 @@ class AgentTasks:
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
             held=self._worker.held(),
-            attention=tuple(task for task in self._journal.open_tasks() if task.attention),
+            attention=tuple(task for task in open_tasks if task.attention),
+            questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
         )
 

@@ -184,6 +184,8 @@ class ReplyRecovery:
                 log.warning("reply_not_taken", extra={"task": task.id, "error": error.code})
 
     async def _settle(self, waiting: Task) -> None:
+        if waiting.asks_person:
+            return  # the person's answer comes to this host
         asked = await request_of(waiting, self._store)
         if asked is None:
             note = "the program that waited for it is gone"

@@ -46,6 +46,7 @@ _TASK_KEYS: Final[Mapping[str, str]] = {
     "in_reply_to": "inReplyTo",
     "waits_for": "waitsFor",
     "waits_for_inbox": "waitsForInbox",
+    "asks_person": "asksPerson",
     "asked_in": "askedIn",
     "waiter_left": "waiterLeft",
     "waiter_released": "waiterReleased",

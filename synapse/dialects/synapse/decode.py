@@ -15,6 +15,7 @@ from synapse.core.requests import (
     SECRET_HEADER,
     AddExternal,
     AnswerQuestion,
+    AskPerson,
     CancelTask,
     CreateTask,
     FollowStatus,
@@ -116,6 +117,11 @@ class ReplyBody(msgspec.Struct):
     failed: bool = False
 
 
+class AskBody(msgspec.Struct):
+    message: MessageShape
+    options: Annotated[list[Words], msgspec.Meta(max_length=1000)] | None = None
+
+
 class ResolveBody(msgspec.Struct):
     verdict: Literal["delivered", "retry", "fail"]
 
@@ -179,6 +185,7 @@ class BodyReader(Generic[Shape]):
 _MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}'
 _SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
 _REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
+_ASK: Final = BodyReader(AskBody, f'{{"message": {_MESSAGE}, "options": ["yes", "no"]}}')
 _RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
 _ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
 _DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
@@ -223,6 +230,11 @@ def decode_get(wire: WireRequest) -> GetTask:
 
 def decode_cancel(wire: WireRequest) -> CancelTask:
     return CancelTask(wire.params["id"])
+
+
+def decode_ask(wire: WireRequest) -> AskPerson:
+    body = _ASK.read(wire.body)
+    return AskPerson(message=_message(body.message), dialect=DIALECT, options=tuple(body.options or ()))
 
 
 def decode_leave(wire: WireRequest) -> LeaveTask:

@@ -138,6 +138,7 @@ def encode_status(status: HostStatus) -> bytes:
             "held": _held(status),
             "attention": _attention(status, question),
             "question": question,
+            "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
             "store_fault": status.store_fault,
             "sightings": [
                 {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
@@ -302,6 +303,9 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
     if asked is not None:
         about = {"task_id": asked["task_id"], "text": asked["title"]}
         items.append({**about, "receipt": "", "question_id": asked["id"]})
+    for task in status.questions:
+        title, question_id = (recorded_question(task)[key] for key in ("title", "id"))
+        items.append({"task_id": task.id, "text": title, "receipt": "", "question_id": question_id})
     for task in status.attention:
         receipt = task.receipt.step.value if task.receipt else ""
         items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})

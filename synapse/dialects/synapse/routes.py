@@ -90,6 +90,7 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
 _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decode.decode_reply, encode=encode.encode_replied),
     Route(method="POST", path="/answer", decode=decode.decode_answer, encode=encode.encode_answered),
+    Route(method="POST", path="/questions", decode=decode.decode_ask, encode=encode.encode_task_answer),
     # A hook may wait for its answer as long as a person takes to decide.
     CallRoute(
         method="POST",

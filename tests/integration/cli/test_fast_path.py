@@ -22,6 +22,7 @@ def modules_of(command: list[str], environ: dict[str, str]) -> set[str]:
         env=environ,
         capture_output=True,
         encoding="utf-8",
+        stdin=subprocess.DEVNULL,
         timeout=20,
         check=True,
     )
@@ -53,6 +54,20 @@ def test_a_plain_command_imports_only_our_own_light_modules(tmp_path: Path, argu
     assert foreign <= ALLOWED
     assert "synapse.cli.send" in loaded or "synapse.cli.reply" in loaded
     assert "synapse.core.errors" not in loaded
+
+
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_the_tool_server_starts_with_light_modules_only(tmp_path: Path, is_launched: bool) -> None:
+    home = Session(tmp_path)
+    inside = {"SYNAPSE_AGENT_ID": "synapse-codex-8120", "SYNAPSE_SOCKET": "/nowhere"} if is_launched else {}
+
+    loaded = modules_of([*COMMAND, "mcp"], home.environ | inside)
+
+    bare = modules_of([sys.executable, "-c", "pass"], home.environ)
+    foreign = {name for name in loaded - bare if name.partition(".")[0] != "synapse"}
+    assert foreign <= ALLOWED | {"_thread", "select", "time"}
+    assert "synapse.mcp.stdio" in loaded
+    assert not loaded & {"synapse.core.errors", "synapse.client.watch", "synapse.cli.mcp_config"}
 
 
 def test_help_and_list_import_no_heavy_modules(tmp_path: Path) -> None:

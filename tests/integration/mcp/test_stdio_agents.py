@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -118,6 +119,21 @@ def test_an_answer_after_the_limit_arrives_once_as_a_message(pair: Pair) -> None
         head, answer = at_ada.call("status", of=short_id(said))
         assert "completed" in head
         assert answer.startswith("working for 2.3 s")
+
+
+def test_whoever_asked_the_agent_gets_its_answer_after_the_late_one(pair: Pair) -> None:
+    asking = pair.here.begin("send", "ada", "wait 3.3", "--response", "--json", "--timeout", "40")
+    with tool_client(pair.here, pair.ada, SYNAPSE_MCP_WAIT="1") as at_ada:
+        wait_until_works(pair.ada, "wait 3.3")
+        (said,) = at_ada.call("send", to="bob", text="wait 5.3", wait="answer")
+        assert "no answer from bob yet" in said
+
+    out, err = asking.communicate(timeout=PATIENCE)
+
+    assert asking.returncode == 0, err
+    # Not "waited 3.3 s", with which the turn of the question ended, but the end of the turn with bob's answer.
+    assert "working for 5.3 s" in json.loads(out)["reply"]
+    assert len(arrived(pair.ada, "working for 5.3 s")) == 1
 
 
 def test_a_canceled_call_is_not_answered_and_its_answer_arrives_once(pair: Pair) -> None:
@@ -246,6 +262,39 @@ def test_a_person_without_a_launch_has_four_tools_and_waits_on_the_receivers_tas
 
     (task,) = tasks_at(pair.bob, "from an app")
     assert task["metadata"]["sender"]["sender_id"] == "user"
+
+
+def test_a_person_answers_an_agents_question(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        asked = at_ada.begin("ask_person", question="Which branch?", options=["main", "next"], timeout=30)
+
+        (open_one,) = until(lambda: pair.here.run("approvals", "--json").json, "the question")
+        answered = pair.here.run("answer", open_one["task_id"][:8], "next")
+
+        assert answered.code == 0, answered
+        assert blocks(at_ada.result(asked))[1] == "next"
+
+
+def test_a_late_answer_of_a_person_arrives_once_as_a_message(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        (said,) = at_ada.call("ask_person", question="Which port?", timeout=1)
+        assert "no answer from the person yet" in said
+        head = at_ada.call("status", of=short_id(said))[0]
+        assert "input_required" in head
+
+        answered = pair.here.run("answer", short_id(said), "8765")
+
+        assert answered.code == 0, answered
+        assert len(arrived(pair.ada, "8765")) == 1
+
+
+def test_a_question_is_withdrawn(pair: Pair) -> None:
+    with tool_client(pair.here, pair.ada) as at_ada:
+        (said,) = at_ada.call("ask_person", question="Which folder?", timeout=1)
+
+        assert "is canceled" in at_ada.call("cancel", task=short_id(said))[0]
+
+        assert pair.here.run("approvals", "--json").json == []
 
 
 def test_a_process_that_only_claims_to_be_an_agent_is_not_taken_for_it(here: Session) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import LAUNCH_HEADER, AgentEntry
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry, start_time
 
@@ -41,6 +41,8 @@ class FakeHost:
         )
         self.state: Fields = {"state": "ready", "why": "the prompt is empty", "source": "screen", "queue_depth": 0}
         self.requests: list[tuple[str, str, Fields]] = []
+        self.launches: list[str] = []
+        """The secret of a launch that each request showed; empty for none."""
         self.resumed_after: list[str] = []
         self.tasks: dict[str, Fields] = {}
         self.on_send: Callable[[Fields], None] = lambda task: None
@@ -154,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._refuse(404, "route_not_found", self.path)
 
-    def do_POST(self) -> None:  # noqa: C901 - a case for each route
+    def do_POST(self) -> None:  # noqa: C901, PLR0912 - a case for each route
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._record(body)
         fake, url = self.fake, urlsplit(self.path)
@@ -175,10 +177,16 @@ class _Handler(BaseHTTPRequestHandler):
             case ["tasks", task_id, "cancel" | "resolve" | "answer"]:
                 verdict = "canceled" if url.path.endswith("cancel") else body.get("verdict", "")
                 self._change(task_id, status=_BECOMES.get(verdict, "working"))
+            case ["questions"]:
+                task = fake.open({**body, "metadata": {"asks_person": True}})
+                self._answer(200, {"task": task})
+                fake.on_send(task)
             case ["answer"]:
                 self._answer(200, {"task": None})
             case ["reply"]:
                 self._reply(body)
+            case ["mcp", "ready"]:
+                self._answer(200, {})
             case _:
                 self._refuse(404, "route_not_found", self.path)
 
@@ -281,4 +289,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _record(self, body: Fields) -> None:
+        self.fake.launches.append(self.headers.get(LAUNCH_HEADER, ""))
         self.fake.requests.append((self.command, self.path, body))

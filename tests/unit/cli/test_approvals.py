@@ -315,3 +315,44 @@ def test_a_timeout_names_the_open_question(synapse: Cli, start: HostFactory) -> 
 
     assert ran.code == 6
     assert "Error: codex-8120 waits for a person: Run the [31mcommand?\n`synapse approve " in ran.err
+
+
+def own_question(host: FakeHost, question: Fields = CHOICE) -> str:
+    """The agent itself asks a person; its program shows no dialog."""
+    task = host.open(MESSAGE)
+    host.state.setdefault("questions", []).append({**question, "task_id": task["id"]})
+    task["metadata"] |= {"reason": "waiting_for_person", "question": question, "asks_person": True}
+    host.change(task, status="input_required")
+    return str(task["id"])
+
+
+def test_questions_of_the_agents_own_are_listed_while_it_is_ready(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task_id = own_question(host)
+
+    (item,) = synapse("approvals", "--json").json
+    assert (item["task_id"], item["kind"], item["title"]) == (task_id, "choice", "Which branch?")
+    short = task_id[:8]
+    command = f'synapse answer {short} "…" | synapse answer {short} OPTION'
+    assert item["next"] == command
+    listed = synapse("list")
+    assert f"! codex-8120 asks a person: Which branch?  ({command})" in listed.out + listed.err
+
+
+def test_the_only_question_of_an_agent_is_answered_by_its_name(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task_id = own_question(host)
+
+    assert synapse("answer", "codex", "main").code == 0
+    assert host.requests[-1][1:] == (f"/tasks/{task_id}/answer", {"option": "1", "question_id": "q-1"})
+
+
+def test_of_several_questions_of_an_agent_one_has_to_be_named(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    first, second = own_question(host), own_question(host, {**CHOICE, "id": "q-2"})
+
+    ran = synapse("answer", "codex", "main")
+    assert ran.code != 0
+    assert first[:8] in ran.err
+    assert synapse("answer", second, "the other").code == 0
+    assert host.requests[-1][2] == {"text": "the other", "question_id": "q-2"}

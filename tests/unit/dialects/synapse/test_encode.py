@@ -261,6 +261,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "held": None,
         "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
         "question": None,
+        "questions": [],
         "store_fault": "",
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }

@@ -20,6 +20,7 @@ PATHS = {
     ("GET", "/tasks/{id}"),
     ("POST", "/tasks/{id}/cancel"),
     ("POST", "/tasks/{id}/leave"),
+    ("POST", "/questions"),
     ("POST", "/tasks/{id}/resolve"),
     ("POST", "/tasks/{id}/answer"),
     ("GET", "/tasks/{id}/subscribe"),
