@@ -148,9 +148,9 @@ def reply_fields(metadata: Json) -> ReplyFields:  # noqa: C901 - a case for each
     for key in _TEXT_KEYS:
         if text := _text(get(key)):
             fields[key] = text
-    for key in _TRUE_KEYS:
-        if get(key) is True:
-            fields[key] = True
+    for mark in _TRUE_KEYS:
+        if get(mark) is True:
+            fields[mark] = True
     if get(_RESPONSE_EXPECTED) is True:
         fields["reply_to"] = ReplyTo(task_id=_text(get(_SENDER_TASK)))
     if asked := get(_WAITS_FOR):

@@ -75,8 +75,8 @@ class Feed:
             journal.listen(self._on_update, self.has_readers_of)
 
     def is_followed(self, task_id: TaskId) -> bool:
-        """Decides whether a reader follows this one task now."""
-        return task_id in self._readers
+        """Decides whether a reader that waits for this one task follows it now."""
+        return any(reader.waits for reader in self._readers.get(task_id, ()))
 
     def has_readers_of(self, task_id: TaskId) -> bool:
         """Decides whether a reader follows this task, alone or with all others."""
@@ -89,15 +89,17 @@ class Feed:
                 reader.recheck()
 
     async def follow(
-        self, task_id: TaskId, after: int | None = None, *, check: Callable[[], None] = _may_go_on
+        self, task_id: TaskId, after: int | None = None, *, check: Callable[[], None] = _may_go_on, waits: bool = True
     ) -> AsyncGenerator[Update, None]:
         """Yields the current task, or each update after the seq `after`, then live updates until the task ends.
+
+        A reader that only looks on (not `waits`) does not count for `is_followed`.
 
         Raises the SynapseError that `check` raises when `recheck` calls it, and:
             TaskNotFound: there is no such task.
             FeedLagged: the reader was too slow; it can resume after the seq that the error names.
         """
-        with self._joined(task_id, check) as reader:
+        with self._joined(task_id, check, waits=waits) as reader:
             reader.seen = after or 0
             version = 0
             if after is None:
@@ -169,9 +171,11 @@ class Feed:
                 yield update
 
     @contextmanager
-    def _joined(self, key: TaskId | None, check: Callable[[], None] = _may_go_on) -> Generator[_Reader]:
+    def _joined(
+        self, key: TaskId | None, check: Callable[[], None] = _may_go_on, *, waits: bool = True
+    ) -> Generator[_Reader]:
         """Registers a reader of one task, or of all (None), until the block ends."""
-        reader = _Reader(self._buffer, check)
+        reader = _Reader(self._buffer, check, waits=waits)
         readers = self._readers.setdefault(key, [])
         readers.append(reader)
         try:
@@ -192,7 +196,8 @@ class Feed:
 class _Reader:
     """The updates that one reader has not fetched yet. A full buffer is dropped as a whole: the log has them."""
 
-    def __init__(self, limit: int, check: Callable[[], None]) -> None:
+    def __init__(self, limit: int, check: Callable[[], None], *, waits: bool) -> None:
+        self.waits = waits
         self._check = check
         self._refusal: SynapseError | None = None
         self.seen = 0

@@ -229,12 +229,12 @@ class AgentTasks:
         await self._pushes().delete(await self._find(request.task_id, caller, exact=True), request.config_id)
 
     async def subscribe(self, request: SubscribeTask, caller: Caller) -> TaskStream:
-        return self._stream(await self._find(request.task_id, caller), request.after)
+        return self._stream(await self._find(request.task_id, caller), request.after, caller)
 
     async def follow(self, request: FollowTask, caller: Caller) -> TaskStream:
         task = await self._find(request.task_id, caller, exact=True)
         require_updates(task, request.after)
-        return self._stream(task, request.after)
+        return self._stream(task, request.after, caller)
 
     async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
         # One view for question and task: a question that opens or closes meanwhile must not be shown without its task.
@@ -311,9 +311,12 @@ class AgentTasks:
             raise PushNotSupported
         return self._push_configs
 
-    def _stream(self, task: Task, after: int | None) -> TaskStream:
-        updates = self._feed.follow(task.id, after)
-        return updates if task.queued else self._stream_to_waiter(task, updates)
+    def _stream(self, task: Task, after: int | None, caller: Caller) -> TaskStream:
+        # A person who watches what the agent waits for does not wait in its place.
+        is_agents = task.sender_verified and task.sender.sender_id == self._me.agent_id
+        waits = not (caller.is_person and is_agents)
+        updates = self._feed.follow(task.id, after, waits=waits)
+        return self._stream_to_waiter(task, updates) if waits and not task.queued else updates
 
     async def _stream_to_waiter(
         self, task: Task, updates: AsyncGenerator[Update, None]

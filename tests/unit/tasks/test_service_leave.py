@@ -109,6 +109,18 @@ async def test_a_reader_that_comes_after_the_waiter_left_is_no_waiter() -> None:
     await stream.aclose()
 
 
+async def test_a_person_who_watches_the_task_is_no_waiter() -> None:
+    harness = AgentHarness()
+    waiting = await waiting_task(harness)
+    stream = await harness.service.handle(SubscribeTask(task_id=waiting.id), Caller(via_socket=True))
+    await anext(stream)
+
+    await reply(harness, waiting)
+
+    assert len(harness.worker.waiting) == 1
+    assert [update.task.state async for update in stream][-1] is TaskState.COMPLETED
+
+
 async def test_a_waiter_whose_stream_broke_comes_back_and_reads_the_answer() -> None:
     harness = AgentHarness()
     waiting = await waiting_task(harness)

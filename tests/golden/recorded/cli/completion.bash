@@ -1,7 +1,7 @@
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart list status attach watch logs send reply broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
       start) words="--help --json --name --no-instructions --port" ;;
@@ -14,6 +14,7 @@ _synapse() {
       logs) words="--follow --help --json --lines --since" ;;
       send) words="--exit-on-wait --file --from --json --message-id --no-response --priority --queue --receipt --reply-to --response --task --timeout --ttl --wait" ;;
       reply) words="--failed --file --json --to" ;;
+      ask) words="--help --json --option --timeout" ;;
       broadcast) words="--all --file --from --help --json --priority" ;;
       queue) words="--help --json" ;;
       tasks) words="--help --json --limit" ;;
@@ -43,7 +44,7 @@ _synapse() {
       start) words="claude codex copilot dummy gemini opencode" ;;
       completion) words="bash zsh fish" ;;
       external) words="add list send cancel remove" ;;
-      help) words="start stop restart list status attach watch logs send reply broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help" ;;
+      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help" ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
