@@ -13,6 +13,7 @@ from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics
 from synapse.gateway.openapi import openapi_document, operations_dialect
 from synapse.gateway.routes import gateway_dialects
+from synapse.gateway.service import StreamLimit
 from synapse.server.middleware import Addresses
 
 
@@ -21,7 +22,7 @@ def openapi_text() -> str:
     url, methods = "http://localhost:8000", AuthMethods(api_keys=True)
     cards = GatewayCards(addresses=Addresses(url), methods=methods, config_of=GatewayConfig().agent)
     status = status_dialect(AgentEntry("synapse-gateway-8000", "gateway"))
-    mcp = mcp_dialect(lambda _: "", lambda _: None, most_wait=1)
+    mcp = mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1)
     served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, status)
     dialects = [*served, operations_dialect(Metrics(), served, methods, url)]
     return json.dumps(openapi_document(dialects, methods, url), indent=1, ensure_ascii=False) + "\n"

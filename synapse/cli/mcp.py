@@ -7,6 +7,7 @@ import os
 from time import monotonic  # noqa: TID251 - the clock of `config.process` would load asyncio
 
 from synapse import __version__
+from synapse.cli.output import print_notice
 from synapse.client.hosts import WAIT_VARIABLE, ask, open_registry, own_agent, show_launch
 from synapse.core.agent import AgentEntry
 from synapse.mcp.local import LocalTools
@@ -32,6 +33,8 @@ def run_mcp(arguments: "list[str]") -> int:
         from synapse.cli.mcp_config import run_mcp_action
 
         return run_mcp_action(arguments)
+    if os.isatty(0):
+        print_notice("Apps and agents start this and speak MCP with it.  (synapse mcp --help; Ctrl-D ends it)")
     registry = open_registry()
     show_launch(os.path.dirname(registry.folder))
     own = own_agent(registry)

@@ -85,6 +85,7 @@ class TaskWatch:
             WaitLeft: the wait was interrupted.
         """
         self.close()
+        self._raise_if_interrupted()
         try:
             opened = open_stream(
                 address_of(self._host),
@@ -104,8 +105,8 @@ class TaskWatch:
         if isinstance(opened, Answer):
             raise refusal_of(opened)
         self._stream = opened
-        if self._is_interrupted:
-            raise WaitLeft
+        # Again: an interrupt that came meanwhile had no stream to end.
+        self._raise_if_interrupted()
 
     def wait(self, task_id: str, until: Callable[[TaskFields], bool], seen: Callable[[TaskFields], None]) -> TaskFields:
         """Returns the task once `until` is true of it; calls `seen` with each of its states.
@@ -119,8 +120,6 @@ class TaskWatch:
         broken, is_first = 0, True
         while broken < MOST_BROKEN_STREAMS:
             event = self._next(task_id)
-            if self._is_interrupted:
-                raise WaitLeft
             if event is None or event.name == ERROR_EVENT:
                 # Opening the stream again continues after the last event, or raises what is wrong.
                 broken += 1
@@ -148,6 +147,10 @@ class TaskWatch:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+    def _raise_if_interrupted(self) -> None:
+        if self._is_interrupted:
+            raise WaitLeft
 
     def _next(self, task_id: str) -> ServerEvent | None:
         """Returns the next event, or None when the stream is broken."""

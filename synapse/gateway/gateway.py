@@ -313,7 +313,9 @@ class Gateway:
         dialects = gateway_dialects(
             cards,
             hub_dialect(self.directory.name_of, self.auth.methods),
-            mcp_dialect(self.directory.name_of, self.auth.count, most_wait=self._config.mcp_wait),
+            mcp_dialect(
+                self.directory.name_of, self.auth.count, self._streams.acquire, most_wait=self._config.mcp_wait
+            ),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,
         )

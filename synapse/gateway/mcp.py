@@ -52,6 +52,7 @@ from synapse.dialects.dialect import (
 from synapse.dialects.paths import MCP, MCP_PATH
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse.encode import http_status, task_object
+from synapse.gateway.service import StreamSlot
 from synapse.mcp import tools
 from synapse.mcp.server import (
     HEADER_MISMATCH,
@@ -82,20 +83,24 @@ _NEEDS_PERSON: Final = "a person at the agent's machine has to decide about it"
 
 Count = Callable[[Caller], None]
 """Counts one more request of a caller; raises RateLimited or CredentialsRefused."""
+AcquireSlot = Callable[[Caller], StreamSlot]
+"""Returns a slot for one more stream of a caller; raises TooManyStreams."""
 AgentName = Callable[[Task], str]
 """Returns the name that the gateway has for a task's agent."""
 
 
 def mcp_dialect(
-    agent_name: AgentName, count: Count, *, most_wait: float, progress_every: float = PROGRESS_SECONDS
+    agent_name: AgentName,
+    count: Count,
+    acquire_slot: AcquireSlot,
+    *,
+    most_wait: float,
+    progress_every: float = PROGRESS_SECONDS,
 ) -> Dialect:
     """Returns the dialect of one gateway; a call waits at most `most_wait` seconds for an answer."""
-    endpoint = McpEndpoint(agent_name, count, most_wait=most_wait, progress_every=progress_every)
-    return Dialect(
-        name=MCP,
-        routes=(ServiceRoute(method="POST", path=MCP_PATH, serve=endpoint.serve),),
-        encode_error=encode_error,
-    )
+    endpoint = McpEndpoint(agent_name, count, acquire_slot, most_wait=most_wait, progress_every=progress_every)
+    route = ServiceRoute(method="POST", path=MCP_PATH, serve=endpoint.serve)
+    return Dialect(name=MCP, routes=(route,), encode_error=encode_error)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
@@ -133,15 +138,24 @@ class Waiting(NamedTuple):
 class McpEndpoint:
     """Answers the POSTs of all clients."""
 
-    def __init__(self, agent_name: AgentName, count: Count, *, most_wait: float, progress_every: float) -> None:
+    def __init__(
+        self,
+        agent_name: AgentName,
+        count: Count,
+        acquire_slot: AcquireSlot,
+        *,
+        most_wait: float,
+        progress_every: float,
+    ) -> None:
         self._server = Server(tools.GATEWAY_TOOLS, tools.person_instructions(), __version__)
         self._agent_name = agent_name
         self._count = count
+        self._acquire_slot = acquire_slot
         self._most_wait = most_wait
         self._progress_every = progress_every
 
     async def serve(self, wire: WireRequest, service: Handler, caller: Caller) -> WireAnswer | LateAnswer | EventAnswer:
-        """Answers one message or batch. Raises RateLimited, before any of its calls is run."""
+        """Answers one message or batch. Raises RateLimited or TooManyStreams, before any of its calls is run."""
         accepted = _accepted(wire)
         if accepted.isdisjoint(_JSON):
             refused = refuse(INVALID_REQUEST, "the Accept header must allow application/json")
@@ -151,14 +165,30 @@ class McpEndpoint:
             return _answer(exchange, InvalidRequest.code if _is_refusal(exchange) else "")
         for _ in exchange.calls[1:]:
             self._count(caller)
+        may_wait = any(isinstance(call.call, SendCall) and call.call.waits for call in exchange.calls)
+        if may_wait and not accepted.isdisjoint(_EVENTS):
+            return await self._serve_events(exchange, wire, service, caller)
         waits, code = await self._run(exchange, wire, service, caller)
         if not waits:
             return _answer(exchange, code)
-        if accepted.isdisjoint(_EVENTS):
-            late = asyncio.ensure_future(_finish(exchange, waits))
-            late.add_done_callback(lambda _: _end(waits))
-            return LateAnswer(late, partial(_give_up, exchange, waits))
-        events = _WaitEvents(self._events(exchange, waits), waits)
+        late = asyncio.ensure_future(_finish(exchange, waits))
+        late.add_done_callback(lambda _: _end(waits))
+        return LateAnswer(late, partial(_give_up, exchange, waits))
+
+    async def _serve_events(
+        self, exchange: Exchange, wire: WireRequest, service: Handler, caller: Caller
+    ) -> WireAnswer | EventAnswer:
+        # Before the message is sent: a caller that has too many streams must be able to repeat the request.
+        slot = self._acquire_slot(caller)
+        waits: list[Waiting] = []
+        try:
+            waits, code = await self._run(exchange, wire, service, caller)
+        finally:
+            if not waits:
+                slot.release()
+        if not waits:
+            return _answer(exchange, code)
+        events = _WaitEvents(self._events(exchange, waits), waits, slot)
         return EventAnswer(events, partial(_give_up_in_stream, exchange, waits))
 
     def _read(self, wire: WireRequest) -> Exchange:
@@ -251,14 +281,15 @@ class McpEndpoint:
 
 
 class _WaitEvents:
-    """The events of calls that wait. Closing it ends the waits.
+    """The events of calls that wait. Closing it ends the waits, and releases the slot of the stream.
 
     It is not a generator, because a generator that was never started does not run its `finally`.
     """
 
-    def __init__(self, events: AsyncGenerator[WireEvent], waits: Sequence[Waiting]) -> None:
+    def __init__(self, events: AsyncGenerator[WireEvent], waits: Sequence[Waiting], slot: StreamSlot) -> None:
         self._events = events
         self._waits = waits
+        self._slot = slot
 
     def __aiter__(self) -> Self:
         return self
@@ -267,8 +298,11 @@ class _WaitEvents:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        await self._events.aclose()
-        _end(self._waits)
+        try:
+            await self._events.aclose()
+        finally:
+            _end(self._waits)
+            self._slot.release()
 
 
 def _end(waits: Sequence[Waiting]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,12 @@ def test_a_key_does_only_what_it_may(running: RunningGateway) -> None:
     sender = Caller(running, new_key(running.home, "sender", "--actions", "send", "--agents", "ada"))
 
     assert "tck" in reader.said("agents")[0]
-    assert reader.refused("send", **EVERYTHING) == "these credentials do not allow 'send'"
-    assert sender.refused("agents") == "these credentials do not allow 'read'"
+    assert reader.refused("send", **EVERYTHING).startswith("these credentials do not allow 'send'")
+    assert sender.refused("agents").startswith("these credentials do not allow 'read'")
     assert "nobody" in sender.refused("send", to="nobody", text="hi")
     assert sender.refused("send", **EVERYTHING) == sender.refused("send", to="xyz", text="hi").replace("xyz", "tck")
     task = task_in(sender.said("send", to="ada", text="hi")[0])
-    assert sender.refused("cancel", task=task) == "these credentials do not allow 'cancel'"
+    assert sender.refused("cancel", task=task).startswith("these credentials do not allow 'cancel'")
 
 
 def test_the_task_of_another_key_is_missing(running: RunningGateway, laptop: Caller) -> None:
@@ -229,8 +230,16 @@ def test_a_client_that_leaves_ends_the_wait_and_not_the_task(laptop: Caller) -> 
         with closing(WireClient(laptop.running.entry.port).connection()) as connection:
             headers = {"Content-Type": "application/json", "Accept": accept, "Authorization": f"Bearer {laptop.key}"}
             connection.request("POST", "/mcp", body, headers)
-            (task,) = until(lambda known=before: tasks_of(laptop) - known, "the task")
-        until(lambda one=task: "soon: brief" in laptop.said("status", of=one), "the answer")
+            (task,) = until(partial(new_tasks, laptop, before), "the task")
+        until(partial(is_answered, laptop, task), "the answer")
+
+
+def new_tasks(caller: Caller, before: set[str]) -> set[str]:
+    return tasks_of(caller) - before
+
+
+def is_answered(caller: Caller, task: str) -> bool:
+    return "soon: brief" in caller.said("status", of=task)
 
 
 def tasks_of(caller: Caller) -> set[str]:

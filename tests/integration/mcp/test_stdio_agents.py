@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -118,6 +119,21 @@ def test_an_answer_after_the_limit_arrives_once_as_a_message(pair: Pair) -> None
         head, answer = at_ada.call("status", of=short_id(said))
         assert "completed" in head
         assert answer.startswith("working for 2.3 s")
+
+
+def test_whoever_asked_the_agent_gets_its_answer_after_the_late_one(pair: Pair) -> None:
+    asking = pair.here.begin("send", "ada", "wait 3.3", "--response", "--json", "--timeout", "40")
+    with tool_client(pair.here, pair.ada, SYNAPSE_MCP_WAIT="1") as at_ada:
+        wait_until_works(pair.ada, "wait 3.3")
+        (said,) = at_ada.call("send", to="bob", text="wait 5.3", wait="answer")
+        assert "no answer from bob yet" in said
+
+    out, err = asking.communicate(timeout=PATIENCE)
+
+    assert asking.returncode == 0, err
+    # Not "waited 3.3 s", with which the turn of the question ended, but the end of the turn with bob's answer.
+    assert "working for 5.3 s" in json.loads(out)["reply"]
+    assert len(arrived(pair.ada, "working for 5.3 s")) == 1
 
 
 def test_a_canceled_call_is_not_answered_and_its_answer_arrives_once(pair: Pair) -> None:

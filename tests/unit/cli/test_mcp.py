@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from synapse.cli import mcp
-from synapse.cli.mcp import DEFAULT_WAIT, longest_wait
+from synapse.cli.mcp import DEFAULT_WAIT, ReadyReport, longest_wait, run_mcp
+from synapse.client.hosts import open_registry
+from synapse.mcp.server import Session
+from synapse.mcp.stdio import StdioServer
 from tests.integration.waiting import until
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
@@ -30,13 +32,12 @@ def serve(monkeypatch: pytest.MonkeyPatch, *messages: dict[str, Any]) -> list[di
     reading, sink = os.pipe()
     os.write(writing, b"".join(json.dumps(message).encode() + b"\n" for message in messages))
     os.close(writing)
-    real = mcp.StdioServer
 
-    def with_pipes(*arguments: Any) -> Any:
-        return real(*arguments, source=source, sink=sink)
+    def with_pipes(*arguments: Any) -> StdioServer:
+        return StdioServer(*arguments, source=source, sink=sink)
 
-    monkeypatch.setattr(mcp, "StdioServer", with_pipes)
-    assert mcp.run_mcp([]) == 0
+    monkeypatch.setattr("synapse.cli.mcp.StdioServer", with_pipes)
+    assert run_mcp([]) == 0
     os.close(sink)
     os.close(source)
     with os.fdopen(reading, "rb") as replies:
@@ -58,13 +59,13 @@ def test_an_agent_has_all_tools_and_its_host_is_told_once(start: HostFactory, mo
 def test_a_host_is_told_again_only_if_it_did_not_hear(start: HostFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     claude = start("claude", 8100)
     become(claude, monkeypatch)
-    ready = mcp.ReadyReport(mcp.open_registry())
+    ready = ReadyReport(open_registry())
     claude.refusals["/mcp/ready"] = (503, {"error": {"code": "store_failed", "message": "not now"}})
 
-    ready(mcp.Session("2026-07-28"))
+    ready(Session("2026-07-28"))
     claude.refusals.clear()
     for _ in range(3):
-        ready(mcp.Session("2026-07-28"))
+        ready(Session("2026-07-28"))
 
     assert len([path for _, path, _ in claude.requests if path == "/mcp/ready"]) == 2
 
@@ -74,6 +75,20 @@ def test_a_person_has_four_tools_and_no_host_to_tell(monkeypatch: pytest.MonkeyP
     (listed,) = serve(monkeypatch, LIST)
 
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["agents", "send", "status", "cancel"]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_person_who_types_it_is_told_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_terminal(_end: int) -> bool:
+        return True
+
+    monkeypatch.setattr("synapse.cli.mcp.os.isatty", is_terminal)
+
+    serve(monkeypatch, LIST)
+
+    assert "synapse mcp --help" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,11 @@ def test_another_thread_ends_a_wait_at_once(home: Path, start: HostFactory) -> N
 
     assert not waiter.is_alive()
     assert len(outcome) == 1
+    assert len(bert.resumed_after) == 1
     watch.close()
 
 
-def test_a_wait_that_was_ended_before_it_began_opens_no_stream_again(home: Path, start: HostFactory) -> None:
+def test_a_wait_that_was_ended_before_it_began_opens_no_stream(home: Path, start: HostFactory) -> None:
     bert = start(name="bert")
     task = bert.open(QUESTION)
     watch = watching(home, bert.entry)
@@ -105,4 +106,4 @@ def test_a_wait_that_was_ended_before_it_began_opens_no_stream_again(home: Path,
 
     with pytest.raises(WaitLeft):
         watch.wait(task["id"], is_answered, nothing)
-    watch.close()
+    assert bert.resumed_after == []

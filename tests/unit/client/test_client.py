@@ -230,3 +230,12 @@ def test_a_refusal_is_read_though_the_body_could_not_be_sent(unix: Place) -> Non
             thread.join(5)
 
     assert answer.status == 413
+
+
+def test_only_a_unix_socket_is_shown_the_secret_of_a_launch() -> None:
+    address = HostAddress("/run/agent.sock", port=8100, launch="s3cret")
+
+    with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_INET) as anybodys:
+        assert address.proof(ours) == ("X-Synapse-Launch: s3cret",)
+        assert address.proof(anybodys) == ()
+        assert HostAddress("/run/agent.sock").proof(ours) == ()

@@ -89,6 +89,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("port = '1'", "'port' must be a whole number"),
         ("port = true", "'port' must be a whole number"),
         ("port = 70000", "not a port"),
+        ("mcp_wait = 0", "'mcp_wait' must be at least 1 second"),
         ("no_auth = true", "unknown setting 'no_auth' only the command line takes it: --no-auth"),
         ("[agent]\nid = 'a'", "did you mean 'agents'"),
         ("[[agent]]\nid = 'a'", "did you mean 'agents'"),

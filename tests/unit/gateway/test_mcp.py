@@ -21,6 +21,7 @@ from synapse.core.errors import (
     RateLimited,
     StoreFailed,
     SynapseError,
+    TooManyStreams,
 )
 from synapse.core.question import Option, Question, QuestionKind
 from synapse.core.requests import PendingTask, Request, SubscribeTask
@@ -28,6 +29,7 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.dialects.dialect import EventAnswer, LateAnswer, ServiceRoute, WireAnswer, WireRequest
 from synapse.gateway.mcp import encode_error, mcp_dialect, shown
+from synapse.gateway.service import StreamLimit
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, PHONE, World, everything, questions, world
 from tests.unit.dialects.synapse.samples import a_task
@@ -42,12 +44,19 @@ NEW = "2026-07-28"
 class Client:
     """Posts messages to the endpoint of a world. It remembers the waits, and lets them fail if the test says so."""
 
-    def __init__(self, gateway: World, **times: float) -> None:
+    def __init__(self, gateway: World, *, most_wait: float = 30, progress_every: float = 5) -> None:
         self.gateway = gateway
         self.counted: list[Caller] = []
         self.waits: list[asyncio.Future[Task]] = []
         self.failure: SynapseError | None = None
-        dialect = mcp_dialect(gateway.directory.name_of, self.counted.append, **{"most_wait": 30, **times})
+        self.streams = StreamLimit(2)
+        dialect = mcp_dialect(
+            gateway.directory.name_of,
+            self.counted.append,
+            self.streams.acquire,
+            most_wait=most_wait,
+            progress_every=progress_every,
+        )
         (route,) = dialect.routes
         assert isinstance(route, ServiceRoute)
         self._serve = route.serve
@@ -157,6 +166,8 @@ async def test_a_message_is_sent_for_the_caller_and_its_whole_task_id_told() -> 
         assert text == f"task {task.id}, sent to ada (queued). Nothing more to do."
         assert (task.scope, task.dialect, task.sender_name) == ("key:laptop", "mcp", "key.laptop")
         assert (task.message.text, task.reply_to) == ("hello", None)
+        await driver.taken.wait()
+        assert [turn.text for turn in driver.turns] == [f"[A2A:{task.short_id}:key.laptop] hello"]
 
 
 async def test_a_key_sends_a_message_once_in_the_scope_of_its_caller() -> None:
@@ -171,7 +182,8 @@ async def test_a_key_sends_a_message_once_in_the_scope_of_its_caller() -> None:
 
 
 async def test_an_answer_is_a_block_of_its_own_after_who_gave_it() -> None:
-    async with world() as gateway:
+    driver = FakeDriver()
+    async with world(driver) as gateway:
         answer = await Client(gateway).call("send", **asking())
         assert isinstance(answer, LateAnswer)
         result = json.loads((await answer.answer).body)["result"]
@@ -179,8 +191,9 @@ async def test_an_answer_is_a_block_of_its_own_after_who_gave_it() -> None:
         head, text = blocks(result)
         assert text == "echo: hello"
         assert "cannot grant you permission" in head
-        task = await gateway.store.load(TaskId(id_in(head)))
-        assert task.reply_to is not None, "the agent is told that somebody waits"
+        (turn,) = driver.turns
+        assert turn.text == f"[A2A:{turn.task_id[:8]}:key.laptop:R] hello", "the agent is told that somebody waits"
+        assert turn.task_id == id_in(head)
 
 
 async def test_a_failed_task_is_an_error_of_the_tool() -> None:
@@ -366,18 +379,41 @@ async def test_a_client_that_leaves_ends_the_wait_and_not_the_task() -> None:
         late = await client.call("send", **asking("one"))
         begun = await client.post(tool_call("send", asking("two"), token=1), accept=BOTH)
         fresh = await client.call("send", accept=BOTH, **asking("three"))
-        assert len(client.waits) == 3
+        unstarted = await client.call("send", **asking("four"))
+        unstarted.answer.cancel()
+        assert len(client.waits) == 4
         late.answer.cancel()
         await anext(begun.events)
         await begun.events.aclose()
         await fresh.events.aclose()
-        await asyncio.gather(late.answer, return_exceptions=True)
+        await asyncio.gather(late.answer, unstarted.answer, return_exceptions=True)
         await asyncio.gather(*client.waits, return_exceptions=True)
 
         assert all(wait.cancelled() for wait in client.waits)
         driver.go_on.set()
         for task in await tasks_of(gateway):
             assert (await ended(gateway, task.id)).state is TaskState.COMPLETED
+
+
+async def test_a_stream_counts_as_one_of_its_caller_and_is_refused_before_its_message_is_sent() -> None:
+    driver = held()
+    async with world(driver) as gateway:
+        client = Client(gateway)
+        one, other = [await client.call("send", accept=BOTH, **asking(text)) for text in ("one", "two")]
+        with pytest.raises(TooManyStreams):
+            await client.call("send", accept=BOTH, **asking("three"))
+        await (await client.call("send", PHONE, BOTH, **asking("four"))).events.aclose()
+        assert {task.message.text for task in await tasks_of(gateway)} == {"one", "two", "four"}
+        assert await client.said("agents"), "a call that does not wait takes no stream"
+        await one.events.aclose()
+        driver.go_on.set()
+        await events_of(other)
+        await other.events.aclose()
+
+        for _ in range(3):
+            assert isinstance(await client.call("send", accept=BOTH, to="nobody", text="hi", wait="answer"), WireAnswer)
+        for _ in range(2):
+            client.streams.acquire(LAPTOP)
 
 
 async def test_a_gateway_that_ends_names_the_task() -> None:
@@ -501,8 +537,9 @@ async def test_the_new_era_needs_headers_that_agree_with_the_request() -> None:
 async def test_a_header_of_the_protocol_that_is_there_twice_is_refused() -> None:
     async with world() as gateway:
         client = Client(gateway)
-        again: dict[str, Any] = {"mcp-method": "tools/call"}
-        answer = await client.post(stateless(name="agents"), mcp_method="tools/call", **again)
+        right = {"mcp_protocol_version": NEW, "mcp_method": "tools/call", "mcp_name": "agents"}
+        again: dict[str, Any] = {**right, "mcp-method": "tools/call"}
+        answer = await client.post(stateless(name="agents"), **again)
 
         assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32020)
 
@@ -526,7 +563,7 @@ async def test_a_batch_over_the_rate_limit_runs_no_call() -> None:
         raise RateLimited("too many requests", seconds=3)
 
     async with world() as gateway:
-        (route,) = mcp_dialect(lambda _: "", refuse, most_wait=1).routes
+        (route,) = mcp_dialect(lambda _: "", refuse, StreamLimit(1).acquire, most_wait=1).routes
         assert isinstance(route, ServiceRoute)
         body = json.dumps([tool_call("send", {"to": "ada", "text": "hi"}, number) for number in range(2)]).encode()
         with pytest.raises(RateLimited):

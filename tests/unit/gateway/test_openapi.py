@@ -19,6 +19,7 @@ from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics
 from synapse.gateway.openapi import SENTENCES, SHAPES, key_of, operations_dialect, public_paths
 from synapse.gateway.routes import gateway_dialects
+from synapse.gateway.service import StreamLimit
 from synapse.server.middleware import Addresses
 
 KEYS = AuthMethods(api_keys=True)
@@ -28,7 +29,9 @@ URL = "https://agents.example.com"
 def all_dialects() -> list[Dialect]:
     cards = GatewayCards(addresses=Addresses(URL), methods=KEYS, config_of=GatewayConfig().agent)
     served = gateway_dialects(
-        cards, hub_dialect(lambda _: "", KEYS), mcp_dialect(lambda _: "", lambda _: None, most_wait=1)
+        cards,
+        hub_dialect(lambda _: "", KEYS),
+        mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1),
     )
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from synapse.mcp import files
 from synapse.mcp.files import MOST_BYTES, NotAttached, file_parts
 
 
@@ -65,7 +64,7 @@ def test_a_path_that_is_exchanged_after_the_check_is_not_followed(
             (folder / swapped).symlink_to(folder / "moved")
         return resolved
 
-    monkeypatch.setattr(files.os.path, "realpath", exchange_afterwards)
+    monkeypatch.setattr("synapse.mcp.files.os.path.realpath", exchange_afterwards)
 
     with pytest.raises(NotAttached, match="cannot be read"):
         file_parts(["src/a.py"], str(folder))

@@ -108,7 +108,6 @@ def test_a_person_has_no_reply_and_no_question_to_a_person() -> None:
 @pytest.mark.parametrize("meta", [{}, {"_meta": ENVELOPE}])
 def test_a_call_is_run_by_the_transport_and_answered_in_its_era(meta: dict[str, Any]) -> None:
     exchange = receive(request("tools/call", {**SEND, **meta}, "abc"))
-    assert not exchange.is_complete
     assert exchange.reply is None
     (call,) = exchange.calls
     assert isinstance(call.call, SendCall)
