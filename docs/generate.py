@@ -43,6 +43,7 @@ PURPOSES: Final = {
     "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
     "POST /answer": "the same for what the agent asks now, in a task or at its start",
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
+    "POST /mcp/ready": "the agent's own MCP server reports that the CLI has listed its tools; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
     "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
     "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",

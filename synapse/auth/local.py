@@ -2,6 +2,7 @@
 
     Unix socket   SO_PEERCRED gives uid and pid. The process and its ancestors, read when the connection is accepted
                   (see server.lineage), tell an agent from a person
+                  A launch secret (see auth.launch) proves an agent there whose process is hidden
     TCP           the uid that owns the peer's socket (see server.peer); proves neither an agent nor a person
     otherwise     the bearer token: a secret in a private file, created at the first start
 
@@ -18,10 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from synapse.auth.launch import agent_with
 from synapse.config.private_files import make_folders, write_private
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import LAUNCH_HEADER, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import ForeignOrigin, Unauthenticated
+from synapse.core.errors import ForeignOrigin, SenderMismatch, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.server.asgi import Scope
 from synapse.server.lineage import standing_of, terminal_doubt
@@ -29,6 +31,7 @@ from synapse.server.peer import PEER, UNKNOWN_PEER, Peer, read_in_thread
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
 _TOKEN_BYTES: Final = 32
+_LAUNCH_HEADER: Final = LAUNCH_HEADER.lower().encode("ascii")
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
@@ -68,16 +71,19 @@ class LocalAuth:
 
         Raises:
             ForeignOrigin: a web page sent it, or its Host header names another server.
-            Unauthenticated: another user sent it, without the token.
+            Unauthenticated: another user sent it, without the token; or its launch secret is not valid.
+            SenderMismatch: it has the launch secret of another agent.
         """
         peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
-        self._check_origin(scope["headers"], peer)
-        if peer.caller is not None:
-            return peer.caller
-        if peer.uid != self._uid:
-            return self._caller_by_token(scope["headers"], peer)
-        peer.caller = self._caller_by_process(peer) if peer.via_socket else Caller()
-        return peer.caller
+        headers: Headers = scope["headers"]
+        self._check_origin(headers, peer)
+        caller = peer.caller
+        if caller is None and peer.uid != self._uid:
+            caller = self._caller_by_token(headers, peer)
+        elif caller is None:
+            caller = peer.caller = self._caller_by_process(peer) if peer.via_socket else Caller()
+        # Not remembered with the connection: each request shows the secret, or goes without it.
+        return self._caller_by_secret(headers, caller) if has_launch_secret(headers) else caller
 
     def _caller_by_process(self, peer: Peer) -> Caller:
         entries = tuple(self._entries())
@@ -121,6 +127,37 @@ class LocalAuth:
         )
         raise Unauthenticated(why, hint="send the agent's token as `Authorization: Bearer …`")
 
+    def _caller_by_secret(self, headers: Headers, caller: Caller) -> Caller:
+        """Returns the agent of the request's launch secret; it never has more rights than an agent proven by its pid.
+
+        Over TCP the secret is refused rather than ignored: its sender relies on being proven, and its messages must not
+        go out as those of an unverified sender instead.
+        """
+        given = [value for name, value in headers if name == _LAUNCH_HEADER]
+        if not caller.via_socket:
+            raise Unauthenticated(
+                f"{LAUNCH_HEADER} is valid on an agent's Unix socket only", hint="connect to the socket, or omit it"
+            )
+        agent = agent_with(given[0], self._entries()) if len(given) == 1 else None
+        if agent is None:
+            why = "belongs to no running agent" if len(given) == 1 else "was given more than once"
+            raise Unauthenticated(
+                f"the launch secret {why}", hint="read it again: each launch of an agent has its own, in `secret`"
+            )
+        # The nearest launch variables name the agent, or its socket where a CLI passes on nothing else.
+        proven = caller.agent_id or caller.named_agent
+        if proven not in ("", agent.agent_id, agent.socket):
+            raise SenderMismatch(
+                f"the launch secret is that of {agent.agent_id}, but the calling process belongs to {proven}",
+                hint="use the secret of its own launch, or none",
+            )
+        return Caller(agent_id=agent.agent_id, pid=caller.pid, via_socket=True)
+
+
+def has_launch_secret(headers: Headers) -> bool:
+    """Decides whether a request shows a launch secret, valid or not."""
+    return any(name == _LAUNCH_HEADER for name, _ in headers)
+
 
 class LocalAdmission:
     """Calls `auth` once the running agents are known.
@@ -135,7 +172,7 @@ class LocalAdmission:
     def __call__(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Returns the caller of a request; see `LocalAuth.admit`."""
         peer: Peer = scope["state"].get(PEER, UNKNOWN_PEER)
-        if peer.caller is not None or not peer.via_socket:
+        if not peer.via_socket or (peer.caller is not None and not has_launch_secret(scope["headers"])):
             return self._auth.admit(scope)
         return self._admit_process(scope)
 

@@ -55,6 +55,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.RemoveExternal: REGISTER,
     requests.SendExternal: SEND,
     requests.ReportSignal: NOT_HERE,
+    requests.ReportTools: NOT_HERE,
     requests.ListAgents: READ,
     requests.GetAgent: READ,
     requests.RegisterAgent: REGISTER,

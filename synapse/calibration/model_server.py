@@ -21,6 +21,7 @@ from synapse.calibration.scripted_model import (
     SCENES,
     Act,
     Body,
+    CallMcpTool,
     CallTool,
     HoldText,
     ModelRequest,
@@ -170,7 +171,7 @@ class _Connection(BaseHTTPRequestHandler):
             case HoldText():
                 text = "".join(act.begin) + act.end
                 self._stream(api.say(request, self._held(act, turn), number), turn, Fact.SAID, text)
-            case CallTool():
+            case CallTool() | CallMcpTool():
                 call = call_for(act, request)
                 if call is None:
                     ledger.note(turn, Fact.LACKED, " ".join(sorted(request.tools)))

@@ -55,6 +55,15 @@ class CallTool:
 
 
 @dataclass(frozen=True, slots=True)
+class CallMcpTool:
+    """Call a tool of one of the CLI's MCP servers, under the name by which the CLI offers it."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    server: str = "synapse"
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Answer with an error; `retry_after` (seconds) is sent as the header of that name."""
 
@@ -63,7 +72,7 @@ class Refuse:
     retry_after: int = 0
 
 
-Act = SayText | HoldText | CallTool | Refuse
+Act = SayText | HoldText | CallTool | CallMcpTool | Refuse
 Scene = tuple[Act, ...]
 """The acts of one turn: the first for the prompt, the next for each tool result; the last one repeats."""
 
@@ -123,6 +132,8 @@ class ModelRequest:
     """The tool results since the newest message."""
     tools: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Each offered tool with the names of its parameters."""
+    namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Each tool that was offered in a namespace, with the name of that namespace and its own name there."""
     freeform: frozenset[str] = frozenset()
     """The tools that take a text instead of parameters."""
     structured: bool = False
@@ -173,6 +184,8 @@ _NAMES: Final[Mapping[Use, tuple[str, ...]]] = {
     Use.SHELL: ("Bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command", "bash"),
     Use.ASK: ("AskUserQuestion", "ask_user", "question", "request_user_input"),
 }
+_MCP_NAMES: Final = ("mcp__{server}__{tool}", "mcp_{server}_{tool}", "{server}_{tool}", "{server}-{tool}")
+"""How CLIs name a tool of an MCP server to their model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +196,12 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
 
-def call_for(act: CallTool, request: ModelRequest) -> ToolCall | None:
-    """Returns the call of the CLI's own tool for the act; None if it offers none."""
+def call_for(act: CallTool | CallMcpTool, request: ModelRequest) -> ToolCall | None:
+    """Returns the call of the CLI's tool for the act; None if it offers none."""
+    if isinstance(act, CallMcpTool):
+        offered_as = (form.format(server=act.server, tool=act.tool) for form in _MCP_NAMES)
+        named = next((name for name in offered_as if name in request.tools), "")
+        return ToolCall(name=named, arguments=act.arguments) if named else None
     name = next((name for name in _NAMES[act.use] if name in request.tools), "")
     if not name:
         return None

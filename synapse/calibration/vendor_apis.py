@@ -209,7 +209,7 @@ class Gemini:
             parts = tables(content.get("parts"))
             answers = [table(part["functionResponse"]) for part in parts if "functionResponse" in part]
             if answers:
-                results += [str(answer.get("response", "")) for answer in answers]
+                results += [_gemini_result(answer.get("response")) for answer in answers]
             elif content.get("role") == "user":
                 said, results = [*said, *texts_of(parts)], []
         declared = [table for tool in tables(body.get("tools")) for table in tables(tool.get("functionDeclarations"))]
@@ -251,6 +251,12 @@ class Gemini:
         return {"error": error}
 
 
+def _gemini_result(response: object) -> str:
+    """Returns the text of a tool's result; one of another shape as JSON."""
+    output = table(response).get("output")
+    return output if isinstance(output, str) else json.dumps(response, ensure_ascii=False)
+
+
 def _gemini_content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
     if reason:
@@ -269,11 +275,20 @@ class Responses:
                 results.append(text_of(item.get("output")))
             elif item.get("role") == "user":
                 said, results = [*said, text_of(item.get("content"))], []
-        tools = tables(body.get("tools"))
+        offered = tables(body.get("tools"))
+        tools = [tool for tool in offered if tool.get("type") != "namespace"]
+        inner = {
+            (str(space.get("name")), str(tool.get("name"))): parameters(tool.get("parameters"))
+            for space in offered
+            if space not in tools
+            for tool in tables(space.get("tools"))
+        }
+        own = {str(tool.get("name", tool.get("type"))): parameters(tool.get("parameters")) for tool in tools}
         return ModelRequest(
             said=tuple(said),
             results=tuple(results),
-            tools={str(tool.get("name", tool.get("type"))): parameters(tool.get("parameters")) for tool in tools},
+            tools=own | {"__".join(place): taken for place, taken in inner.items()},
+            namespaces={"__".join(place): place for place in inner},
             freeform=frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "custom"),
             structured=bool(table(body.get("text")).get("format")),
             streams=body.get("stream") is True,
@@ -300,6 +315,8 @@ class Responses:
             item |= {"type": "custom_tool_call", "input": str(call.arguments.get("input", ""))}
         else:
             item |= {"type": "function_call", "arguments": json.dumps(call.arguments)}
+        if call.name in request.namespaces:
+            item["namespace"], item["name"] = request.namespaces[call.name]
         events = _ResponsesEvents()
         yield events("response.created", response=_responses_object(request, number, []))
         yield events("response.output_item.added", output_index=0, item=item)

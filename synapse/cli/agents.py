@@ -96,7 +96,7 @@ def run_list(arguments: list[str]) -> int:
 
 def as_fields(reply: HostReply) -> dict[str, Any]:
     """Returns the `--json` object of an agent: its registry entry and its host's status."""
-    fields = dict(reply.entry.as_dict())
+    fields = reply.entry.shown()
     fields["status"] = state_of(reply)
     for key in (
         "why",

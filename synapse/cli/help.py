@@ -5,7 +5,7 @@ from synapse.cli.main import VERBS, find_verb
 from synapse.cli.output import print_result
 
 USAGE = """\
-usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [-- ARGUMENTS]
+usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [--no-mcp] [-- ARGUMENTS]
        synapse VERB …
        synapse --version
 

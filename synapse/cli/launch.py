@@ -54,6 +54,7 @@ def run_profile(arguments: list[str]) -> int:
         arguments=theirs,
         headless=options.headless,
         instructions=settings.instructions and not options.no_instructions,
+        mcp=settings.mcp and not options.no_mcp,
         settings=settings,
     )
 
@@ -63,6 +64,7 @@ def add_host_options(parser: VerbParser) -> None:
     parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
     parser.add_argument("--no-instructions", action="store_true", help="do not give the agent the initial instructions")
+    parser.add_argument("--no-mcp", action="store_true", help="do not give its model the tools to send and reply (MCP)")
 
 
 def require_profile(name: str, settings: Settings) -> None:
@@ -86,8 +88,8 @@ def run_scripted(arguments: list[str]) -> int:
     parser.add_argument("script", metavar="FILE", help="the script (docs/howto/scripted-agents.md)")
     parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
-    # `synapse start` adds these; a script has no terminal and needs no instructions.
-    for hidden in ("--headless", "--no-instructions", "--json"):
+    # `synapse start` adds these; a script has no terminal, and needs neither instructions nor tools.
+    for hidden in ("--headless", "--no-instructions", "--no-mcp", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
     from synapse.host.scripted import run_script

@@ -75,6 +75,7 @@ def run_start(arguments: list[str]) -> int:
         name=options.name,
         port=options.port,
         instructions=not options.no_instructions,
+        mcp=not options.no_mcp,
         arguments=theirs,
     )
     entry = start_host(launch, open_registry(), settings.logs)
@@ -97,7 +98,7 @@ def _start_gateway(arguments: list[str]) -> int:
     launch = HostLaunch(verb=[GATEWAY, *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:
-        print_json(entry.as_dict())
+        print_json(entry.shown())
     else:
         print_notice(f"Gateway listening on {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
     return 0
@@ -125,7 +126,7 @@ def run_stop(arguments: list[str]) -> int:
     if options.all and not entries and not options.json:
         print_notice("No agent is running.")
     if options.json:
-        print_json([entry.as_dict() for entry in entries])
+        print_json([entry.shown() for entry in entries])
     return 0
 
 
@@ -197,6 +198,7 @@ def start_command(launch: HostLaunch) -> str:
     words = ["synapse", "start", *launch.verb]
     words += ["--name", launch.name] if launch.name else []
     words += [] if launch.instructions else ["--no-instructions"]
+    words += [] if launch.mcp else ["--no-mcp"]
     words += ["--", *launch.arguments] if launch.arguments else []
     command = shlex.join(words)
     if not launch.folder or launch.folder == current_folder():
@@ -234,6 +236,7 @@ def launch_of(entry: AgentEntry, words: list[str]) -> HostLaunch:
         name=entry.name,
         port=entry.port,
         instructions="--no-instructions" not in ours,
+        mcp="--no-mcp" not in ours,
         arguments=theirs,
         folder=entry.working_dir or None,
     )

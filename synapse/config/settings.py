@@ -61,6 +61,7 @@ FOR_PROJECTS: Final = frozenset(
         "message_ttl",
         "queue_limit",
         "instructions",
+        "mcp_wait",
         "attention_after",
         "terminal_size",
         "terminal_theme",
@@ -90,6 +91,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "loop_limit_per_minute": "messages per minute between two agents before they are held; 0 means no limit",
     "attention_after": "seconds that messages may be held while the agent is idle before a person is notified",
     "instructions": "whether agents get instructions at their start on how to send and reply",
+    "mcp": "whether the model of a CLI gets tools to send and reply (MCP), allowed for this launch only",
+    "mcp_wait": "seconds that one call of such a tool may wait for an answer; 0 means what the CLI's profile says",
+    "allow_commands": "whether a CLI may run `synapse send`, `reply`, `list`, `status` and `guide` without asking",
     "agents_may_approve": "whether agents may approve, resolve and attach; otherwise only a person may",
     "person_proof": "what proves a person: process (not an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
@@ -194,6 +198,9 @@ class Settings:
     loop_limit_per_minute: int = 30
     attention_after: float = 30.0
     instructions: bool = True
+    mcp: bool = True
+    mcp_wait: float = 0.0
+    allow_commands: bool = True
     agents_may_approve: bool = False
     person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False

@@ -9,6 +9,10 @@ WORKING = "working"
 WAITING = "waiting"
 EXITED = "exited"
 AGENT_STATES = (STARTING, READY, WORKING, WAITING, EXITED)
+LAUNCH_HEADER = "X-Synapse-Launch"
+"""Proves an agent by the secret of its launch, on a host's Unix socket; see `auth.launch`."""
+SECRET_FILE = "secret"  # noqa: S105 - the name of a file
+"""The file with that secret, in the folder of the launch."""
 
 
 class AgentEntry:
@@ -23,6 +27,7 @@ class AgentEntry:
         "gateway",
         "inbox",
         "lacks",
+        "launch_key",
         "name",
         "pid",
         "pid_namespace",
@@ -58,6 +63,7 @@ class AgentEntry:
         pid_namespace: int = 0,
         version: str = "",
         lacks: str = "",
+        launch_key: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -86,10 +92,16 @@ class AgentEntry:
         self.version = version
         # The A2A capabilities that are switched off, separated by spaces; see `core.requests.CAPABILITIES`.
         self.lacks = lacks
+        # Recognises the secret of its launch (see `auth.launch`); empty for an agent without one.
+        self.launch_key = launch_key
 
     def as_dict(self) -> "dict[str, object]":
         """Returns the fields of the registry file."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def shown(self) -> "dict[str, object]":
+        """Returns the fields that commands print: all but the key of the launch."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "launch_key"}
 
     def is_agent_of(self, inbox: str, agent_id: str) -> bool:
         """Decides whether this is the agent of `inbox`; compares `agent_id` only when `inbox` is empty.

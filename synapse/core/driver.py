@@ -225,6 +225,8 @@ class HoldReason(StrEnum):
     """The store cannot be written (a full disk, for example), and nothing is typed before its intent is durable."""
     IN_DOUBT = "in_doubt"
     """An earlier message was typed, and nothing proves that the agent took it."""
+    TOOLS = "tools"
+    """The program has not loaded the tools of Synapse yet. That takes a few seconds at most."""
     UNREACHABLE = "unreachable"
     """The external agent does not answer."""
 

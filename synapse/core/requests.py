@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from synapse.core.agent import AgentEntry
@@ -33,6 +34,47 @@ SECRET_HEADER: Final = "X-Synapse-Secret"  # noqa: S105  # the name, not the sec
 """The header in which a hook that reports over HTTP sends the secret of its launch."""
 
 
+class McpState(StrEnum):
+    """Whether an agent's CLI has the tools of the MCP server that its launch gave it."""
+
+    OFF = "off"
+    """The launch gave it none."""
+    EXPECTED = "expected"
+    """The CLI has not asked for them yet."""
+    LISTED = "listed"
+    """The CLI has asked for them, so its model has them."""
+    MISSING = "missing"
+    """The CLI has not asked for them in time."""
+
+
+class ToolsWay(StrEnum):
+    """How the model of an agent's CLI reaches other agents."""
+
+    MCP = "mcp"
+    SHELL = "shell"
+    """By the command `synapse`, which its CLI may ask a person to allow."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsStatus:
+    """The tools of an agent, and why it has no better ones."""
+
+    way: ToolsWay
+    mcp: McpState
+    client: str = ""
+    """The name and version of the CLI, as the MCP server heard them."""
+    protocol: str = ""
+    """The version of MCP that they speak."""
+    since: datetime | None = None
+    """When `mcp` became what it is."""
+    why: str = ""
+
+
+NO_TOOLS: Final = ToolsStatus(way=ToolsWay.NONE, mcp=McpState.OFF, why="it runs no model of a CLI here")
+"""For scripts and external agents."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
     """The result of GetStatus: what an agent's host says about itself."""
@@ -48,6 +90,7 @@ class HostStatus:
     """The task in whose turn the agent asks a person; it may also ask without a task (see `view.question`)."""
     store_fault: str = ""
     """Why the store cannot write, so that every message is refused; empty while it can."""
+    tools: ToolsStatus = NO_TOOLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,6 +572,14 @@ class ReportSignal(Request[Pending[Json | None]]):
 
     payload: Json
     secret: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTools(Request[None]):
+    """Reports that the agent's CLI has asked its MCP server for the tools. Only the agent itself may report it."""
+
+    client: str = ""
+    protocol: str = ""
 
 
 _STREAMS: Final = (SendAndFollow, FollowTask, SubscribeTask)

@@ -157,6 +157,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     # Only on the host of one agent:
     requests.FollowStatus: "follow_status",
     requests.ReportSignal: "report_signal",
+    requests.ReportTools: "report_tools",
     requests.OnBehalfOf: "on_behalf_of",
     requests.AddExternal: "add_external",
     requests.ListExternals: "list_externals",

@@ -23,7 +23,7 @@ from synapse.core.agent import READY, AgentEntry
 from synapse.core.driver import Driver
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
-from synapse.core.message import Message
+from synapse.core.message import Message, MessageId
 from synapse.core.registry import HostClient, Registry
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
@@ -31,11 +31,12 @@ from synapse.core.types import Clock, SinceStart
 from synapse.core.waiting import pause
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.host.agent_command import command_path, launch_folder
+from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.push.service import open_push
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.feed import Feed
-from synapse.tasks.instructions import initial_instructions
+from synapse.tasks.instructions import initial_instructions, short_instructions
 from synapse.tasks.intake import Intake, Limits
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
@@ -98,6 +99,8 @@ class RunningAgent:
     """The A2A capabilities that are switched off."""
     hook_endpoint: HookEndpoint | None = None
     """The endpoint for the hooks of its CLI, if it has any."""
+    tools: AgentTools | None = None
+    """The tools of its CLI's model; None for an agent without a CLI."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 
@@ -129,8 +132,11 @@ class AgentRuntime:
         self._journal = Journal(store, lease)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(me, self._journal, hosts, self._clock)
+        self._driver: Driver = agent.driver
+        if agent.tools is not None and agent.tools.is_expected:
+            self._driver = ToolsDriver(agent.driver, agent.tools)
         self._worker = AgentWorker(
-            agent.driver,
+            self._driver,
             self._journal,
             self._clock,
             self._replies.turn_ended,
@@ -181,7 +187,10 @@ class AgentRuntime:
         """Queues the initial instructions, which tell the agent its name and how to reach others."""
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
         agents = await self._registry.agents()
-        await self._intake.instruct(initial_instructions(self._me, agents, str(command)))
+        message_id = MessageId(new_id())
+        if self._agent.tools is not None:
+            self._agent.tools.instruct(message_id, short_instructions(self._me, agents))
+        await self._intake.instruct(initial_instructions(self._me, agents, str(command)), message_id)
 
     async def resume(self, plan: recovery.RecoveryPlan) -> None:
         """Carries out the recovery plan, and fetches replies that arrived while no host was running.
@@ -298,9 +307,10 @@ class AgentRuntime:
             in_doubt=self._in_doubt,
             questions=self._questions,
             externals=open_externals(self._settings.home, allow_private=self._settings.allow_private_agents),
-            driver=self._agent.driver,
+            driver=self._driver,
             clock=self._clock,
             hook_reports=HookReports(self._me, self._agent.hook_endpoint),
+            tools=self._agent.tools,
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
         )

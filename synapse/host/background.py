@@ -52,6 +52,7 @@ class HostLaunch:
     name: str = ""
     port: int | None = None
     instructions: bool = True
+    mcp: bool = True
     arguments: Sequence[str] = ()
     folder: str | None = None
 
@@ -61,6 +62,7 @@ class HostLaunch:
             *(["--name", self.name] if self.name else []),
             *(["--port", str(self.port)] if self.port else []),
             *([] if self.instructions else ["--no-instructions"]),
+            *([] if self.mcp else ["--no-mcp"]),
         ]
         rest = ["--", *self.arguments] if self.arguments else []
         # -P: a folder named `synapse` in the working directory must not be imported as this package.

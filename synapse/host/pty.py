@@ -21,6 +21,7 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
+from synapse.auth.launch import LaunchSecret
 from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
 from synapse.config import process
 from synapse.config.process import SystemClock, log_to, new_id
@@ -32,7 +33,14 @@ from synapse.core.question import Choice
 from synapse.core.requests import SECRET_HEADER
 from synapse.core.task import Task
 from synapse.core.text import sanitise
-from synapse.drivers.pty.adapters.adapter import Adapter, ApiSender, LaunchContext, SignalListener
+from synapse.drivers.pty.adapters.adapter import (
+    WAIT_VARIABLE,
+    Adapter,
+    ApiSender,
+    LaunchContext,
+    SignalListener,
+    ToolServer,
+)
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, CodexSignals
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
@@ -46,10 +54,11 @@ from synapse.drivers.pty.program import RunningProgram, TerminalUsers, start_pro
 from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.drivers.pty.pump import PersonStreams
 from synapse.host.agent import RunningAgent
-from synapse.host.agent_command import AgentCommand, launch_folder
+from synapse.host.agent_command import AgentCommand, command_path, launch_folder
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
 from synapse.host.mentions import MentionSender
+from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
@@ -63,6 +72,10 @@ _SHOWN_LINES: Final = 15
 _LOAD_SECONDS: Final = 2.0
 _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
+_SWITCHED_OFF: Final = "it was started without the MCP server (--no-mcp, or the setting `mcp`)"
+_NO_ADAPTER: Final = "Synapse knows no way to give this program an MCP server"
+_ALLOWED_COMMANDS: Final = ("synapse reply", "synapse send", "synapse list", "synapse status", "synapse guide")
+"""Narrow on purpose: none of them starts a program or decides for a person."""
 _ADAPTERS: Final[dict[str, Callable[[LaunchContext], Adapter]]] = {
     "claude": ClaudeSignals,
     "codex": CodexSignals,
@@ -81,6 +94,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     arguments: Sequence[str],
     headless: bool,
     instructions: bool,
+    mcp: bool,
     settings: Settings,
 ) -> int:
     """Runs an agent until its program ends; returns the program's exit status.
@@ -98,20 +112,33 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     person = None if headless else PersonTerminal()
 
     async def start(me: AgentEntry) -> RunningAgent:
-        return await _start(me, profile, tuple(arguments), settings, person)
+        return await _start(me, profile, tuple(arguments), settings, person, mcp=mcp)
 
     return process.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
 async def _start(
-    me: AgentEntry, profile: Profile, arguments: tuple[str, ...], settings: Settings, person: PersonTerminal | None
+    me: AgentEntry,
+    profile: Profile,
+    arguments: tuple[str, ...],
+    settings: Settings,
+    person: PersonTerminal | None,
+    *,
+    mcp: bool,
 ) -> RunningAgent:
     clock = SystemClock()
-    command = AgentCommand(launch_folder(settings.home, me.agent_id))
+    folder = launch_folder(settings.home, me.agent_id)
+    command, secret = AgentCommand(folder), LaunchSecret(folder)
+    try:
+        me.launch_key = secret.write()
+    except OSError as error:
+        # The system proves the agent's processes, except where a sandbox hides them.
+        log.warning("launch_secret_not_written", extra={"error": str(error)})
+    tools = tools_for(me, profile, settings, mcp=mcp)
     columns, rows = person.size() if person else settings.terminal_size
     plain = Launch(
         command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings, command),
+        env=_environment(me, profile, settings, command, tools),
         columns=columns,
         rows=rows,
         theme=settings.terminal_theme,
@@ -119,7 +146,7 @@ async def _start(
         person_terminal=person.source if person and person.is_terminal else None,
         settings=person.settings if person else None,
     )
-    signals = CliSignals(me, profile, settings, plain.env)
+    signals = CliSignals(me, profile, settings, plain.env, tools)
     mentions = MentionSender(me, FileRegistry(settings.registry))
     # People who attach later type `@agent` lines too.
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
@@ -130,6 +157,7 @@ async def _start(
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
+        secret.remove()
         raise
     mentions.notify = program.say
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
@@ -142,7 +170,7 @@ async def _start(
     program.begin()
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, command, person),
+        stop=_stopper(program, driver, signals, (command.remove, secret.remove), person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -153,6 +181,13 @@ async def _start(
         extensions=profile.extensions,
         lacks=profile.lacks,
         hook_endpoint=signals.hook_endpoint,
+        tools=AgentTools(
+            clock,
+            is_given=bool(tools.command) and not signals.lacks_tools,
+            passes_instructions=profile.mcp.instructions,
+            has_shell=bool(profile.shell),
+            why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
+        ),
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
@@ -161,10 +196,10 @@ def _stopper(
     program: RunningProgram,
     driver: PtyDriver,
     signals: CliSignals,
-    command: AgentCommand,
+    removals: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Returns what stops the agent; it may be called more than once."""
+    """Returns what stops the agent, and removes the files of its launch; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -180,7 +215,8 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
-        command.remove()
+        for remove in removals:
+            remove()
 
     return stop
 
@@ -193,16 +229,29 @@ def acceptance_of(profile: Profile) -> Acceptance:
     return ANYTHING if profile.envelope else Acceptance(media_types=TEXT)
 
 
-def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
-    """Returns the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command."""
-    identity = {
-        AGENT_VARIABLE: me.agent_id,
-        SOCKET_VARIABLE: me.socket,
-        "SYNAPSE_HOME": str(settings.home),
-        "TERM": os.environ.get("TERM") or "xterm-256color",
-    }
+def tools_for(me: AgentEntry, profile: Profile, settings: Settings, *, mcp: bool) -> ToolServer:
+    """Returns the tools of one launch: without `mcp` or an adapter no server, without `allow_commands` no command."""
+    has_server = mcp and bool(profile.signals.adapter)
+    wait = settings.mcp_wait or profile.mcp.wait
+    command = str(command_path(launch_folder(settings.home, me.agent_id)))
+    return ToolServer(
+        command=(command, "mcp") if has_server else (),
+        env={**_identity(me, settings), WAIT_VARIABLE: f"{wait:g}"} if has_server else {},
+        wait_seconds=wait,
+        allowed_commands=_ALLOWED_COMMANDS if settings.allow_commands else (),
+    )
+
+
+def _environment(
+    me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand, tools: ToolServer
+) -> dict[str, str]:
+    """Returns the CLI's environment: ours, the profile's, its identity, and a PATH with the `synapse` command.
+
+    Most CLIs pass it on to their MCP servers, so that it has the variables of ours too.
+    """
+    identity = {**_identity(me, settings), "TERM": os.environ.get("TERM") or "xterm-256color"}
     demands = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
-    env = {**os.environ, **profile.env, **identity, **demands}
+    env = {**os.environ, **profile.env, **identity, **tools.env, **demands}
     try:
         return command.environment(env)
     except OSError as error:
@@ -211,10 +260,17 @@ def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: 
         return env
 
 
+def _identity(me: AgentEntry, settings: Settings) -> dict[str, str]:
+    """Returns the variables by which the processes of an agent find their host."""
+    return {AGENT_VARIABLE: me.agent_id, SOCKET_VARIABLE: me.socket, "SYNAPSE_HOME": str(settings.home)}
+
+
 class CliSignals:
     """The adapter of one launch. Without an adapter in the profile, its methods do nothing."""
 
-    def __init__(self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str], tools: ToolServer
+    ) -> None:
         self._secret = secrets.token_urlsafe(24)
         context = LaunchContext(
             folder=launch_folder(settings.home, me.agent_id),
@@ -229,8 +285,11 @@ class CliSignals:
             new_session=new_id(),
             start_command=start_command(me),
             started=me.started_at,
+            tools=tools,
         )
         self._adapter: Adapter | None = adapter_for(profile, context)
+        self.lacks_tools = ""
+        """Why the CLI was not given the MCP server of its launch; known after `prepare`."""
 
     @property
     def hook_endpoint(self) -> HookEndpoint | None:
@@ -245,6 +304,7 @@ class CliSignals:
         if self._adapter is None:
             return launch
         prepared = self._adapter.prepare(arguments)
+        self.lacks_tools = prepared.lacks_tools
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 

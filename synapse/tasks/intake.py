@@ -168,9 +168,9 @@ class Intake:
         """
         return await self._take_reply(request, Caller(), author)
 
-    async def instruct(self, text: str) -> Task:
+    async def instruct(self, text: str, message_id: MessageId) -> Task:
         """Queues the initial instructions, sent by Synapse itself."""
-        message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
+        message = Message(message_id=message_id, role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
         opened = self._open_event(request, Caller(), opening_metadata({}, system, verified=True))

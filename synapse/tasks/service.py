@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -29,6 +29,7 @@ from synapse.core.events import StateChanged, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
+    NO_TOOLS,
     AddExternal,
     AnswerQuestion,
     CancelTask,
@@ -57,6 +58,7 @@ from synapse.core.requests import (
     Replied,
     Reply,
     ReportSignal,
+    ReportTools,
     Request,
     ResolveTask,
     SendAndFollow,
@@ -66,6 +68,7 @@ from synapse.core.requests import (
     SetPushConfig,
     SubscribeTask,
     TaskStream,
+    ToolsStatus,
 )
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
@@ -90,6 +93,14 @@ def never(_message: Message) -> bool:
     return False
 
 
+class ToolReports(Protocol):
+    """Knows whether the agent's CLI has the tools of Synapse."""
+
+    def report(self, request: ReportTools, /) -> None: ...
+
+    def status(self) -> ToolsStatus: ...
+
+
 class AgentTasks:
     """TaskService for an agent that runs in this process; its `handle` also serves the requests that only hosts get."""
 
@@ -109,9 +120,11 @@ class AgentTasks:
         driver: Driver,
         clock: Clock,
         hook_reports: HookReports | None = None,
+        tools: ToolReports | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
+        """`tools` is None for an agent without a CLI."""
         self._me = me
         self._journal = journal
         self._store = store
@@ -125,6 +138,7 @@ class AgentTasks:
         self._driver = driver
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
+        self._tools = tools
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
@@ -219,6 +233,7 @@ class AgentTasks:
             held=self._worker.held(),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
             store_fault=self._store.fault(),
+            tools=NO_TOOLS if self._tools is None else self._tools.status(),
         )
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
@@ -234,6 +249,14 @@ class AgentTasks:
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
         """Raises what `HookReports.take` raises."""
         return self._hook_reports.take(request, caller)
+
+    async def report_tools(self, request: ReportTools, caller: Caller) -> None:
+        """Raises AccessDenied for any other caller than this agent, UnsupportedOperation if it has no CLI."""
+        if self._tools is None:
+            raise UnsupportedOperation("this agent has no CLI that could be given tools")
+        if caller.agent_id != self._me.agent_id:
+            raise AccessDenied("only the agent's own MCP server may report here", hint=caller.objection)
+        self._tools.report(request)
 
     async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
         """Handles a request that a gateway sends for its caller; the caller does not gain a person's rights.

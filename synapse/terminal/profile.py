@@ -202,6 +202,16 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpRule:
+    """What the program does with the MCP server that its launch gives to it."""
+
+    instructions: bool = False
+    """It passes the server's instructions on to its model, so that they need not be typed."""
+    wait: float = 50.0
+    """The longest wait in one call of a tool, in seconds; the program must not end a call before that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One CLI."""
 
@@ -238,6 +248,7 @@ class Profile:
     """State → pattern of the window's title in that state."""
     answer: AnswerRule = field(default_factory=AnswerRule)
     signals: Signals = field(default_factory=Signals)
+    mcp: McpRule = field(default_factory=McpRule)
     extensions: Extensions = ()
     """The A2A extensions that its agents declare."""
     streaming: bool = True
@@ -284,6 +295,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         titles=_titles(top.table("titles")),
         answer=_answer(top.table("answer")),
         signals=_signals(top.table("signals")),
+        mcp=_mcp(top.table("mcp")),
         extensions=read_extensions(top.value("extensions", []), f"profile '{name}'", InvalidProfile),
         streaming=top.flag("streaming", default=True),
         push_notifications=top.flag("push_notifications", default=True),
@@ -447,6 +459,14 @@ def _signals(fields: ProfileTable) -> Signals:
     signals = Signals(adapter=fields.text("adapter"))
     fields.done()
     return signals
+
+
+def _mcp(fields: ProfileTable) -> McpRule:
+    rule = McpRule(instructions=fields.flag("instructions"), wait=fields.number("wait", McpRule().wait))
+    if rule.wait <= 0:
+        fields.refuse("wait", "must be more than 0 seconds", rule.wait)
+    fields.done()
+    return rule
 
 
 def _require_regions(profile: Profile) -> None:

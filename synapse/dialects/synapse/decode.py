@@ -25,6 +25,7 @@ from synapse.core.requests import (
     RemoveExternal,
     Reply,
     ReportSignal,
+    ReportTools,
     ResolveTask,
     SendExternal,
     SendMessage,
@@ -126,6 +127,11 @@ class AnswerBody(msgspec.Struct):
     question_id: Name | None = None
 
 
+class ToolsBody(msgspec.Struct):
+    client: Words = ""
+    protocol: Words = ""
+
+
 class DiscoverBody(msgspec.Struct):
     url: Address
     alias: Name | None = None
@@ -180,6 +186,7 @@ _SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
 _REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
 _RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
 _ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
+_TOOLS: Final = BodyReader(ToolsBody, '{"client": "claude-code 2.1", "protocol": "2025-11-25"}')
 _DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
 _SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -275,6 +282,11 @@ def decode_signal(wire: WireRequest) -> ReportSignal:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
     return ReportSignal(payload=payload, secret=wire.header(SECRET_HEADER.lower().encode()))
+
+
+def decode_tools(wire: WireRequest) -> ReportTools:
+    body = _TOOLS.read(wire.body)
+    return ReportTools(client=body.client, protocol=body.protocol)
 
 
 def decode_status(_wire: WireRequest) -> GetStatus:

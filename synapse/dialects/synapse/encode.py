@@ -28,7 +28,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
 from synapse.core.task_metadata import recorded_question
@@ -109,6 +109,10 @@ def encode_signal_answer(answer: Json | None) -> bytes:
     return to_json(answer or {})
 
 
+def encode_nothing(_result: None) -> bytes:
+    return b"{}"
+
+
 def encode_status(status: HostStatus) -> bytes:
     entry, view, question = status.entry, status.view, _question(status)
     return to_json(
@@ -134,6 +138,7 @@ def encode_status(status: HostStatus) -> bytes:
             "attention": _attention(status, question),
             "question": question,
             "store_fault": status.store_fault,
+            "tools": _tools(status.tools),
             "sightings": [
                 {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
                 for one in view.observations
@@ -274,6 +279,18 @@ def _held(status: HostStatus) -> Wire | None:
         "messages": held.messages,
         "task_id": held.task_id,
         "overdue": held.is_overdue,
+    }
+
+
+def _tools(tools: ToolsStatus) -> Wire:
+    """Returns which way the agent's model has to other agents, and why it has no better one."""
+    return {
+        "way": tools.way.value,
+        "mcp": tools.mcp.value,
+        "client": tools.client,
+        "protocol": tools.protocol,
+        "since": None if tools.since is None else instant(tools.since),
+        "why": tools.why,
     }
 
 

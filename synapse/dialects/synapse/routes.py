@@ -95,6 +95,7 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
         path="/signals",
         ask=lambda wire: Call(decode.decode_signal(wire), encode.encode_signal_answer),
     ),
+    Route(method="POST", path="/mcp/ready", decode=decode.decode_tools, encode=encode.encode_nothing),
     Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     StreamRoute(

@@ -10,6 +10,7 @@ carries the tool's whole output), but the screen shows that the dialog is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -43,6 +44,7 @@ GO_ON: Final[Json] = {}
 """The hook's answer that decides nothing: the dialog stays, or was answered already."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
+_MCP_FLAG: Final = "--mcp-config"
 _LATEST_TIME: Final = 1 << 37
 
 _ALLOW: Final = "allow"
@@ -160,6 +162,26 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
         else:
             rest.append(argument)
     return theirs, tuple(rest)
+
+
+def mcp_configs(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the values of the person's own `--mcp-config`: each is JSON, or the path of a JSON file."""
+    found, takes_more = list[str](), False
+    for argument in arguments:
+        if argument == "--":
+            break
+        if argument.startswith("-"):
+            takes_more = argument == _MCP_FLAG
+            if argument.startswith(_MCP_FLAG + "="):
+                found.append(argument.partition("=")[2])
+        elif takes_more:
+            found.append(argument)
+    return tuple(found)
+
+
+def permissions(commands: Iterable[str], *, server: str = "") -> list[str]:
+    """Returns the rules that allow the tools of an MCP server, and shell commands that begin so."""
+    return [*([f"mcp__{server}"] if server else []), *(f"Bash({command}:*)" for command in commands)]
 
 
 def question_in(payload: Record, question_id: str) -> Question:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, SayText, Use, act_for, call_for
+from synapse.calibration.scripted_model import (
+    SCENES,
+    CallMcpTool,
+    CallTool,
+    ModelRequest,
+    Refuse,
+    SayText,
+    Use,
+    act_for,
+    call_for,
+)
 
 
 def test_the_first_act_is_for_the_prompt_and_the_last_one_stays() -> None:
@@ -79,6 +89,18 @@ def test_a_question_has_its_text_and_both_colours(name: str, offered: set[str]) 
     assert call is not None
     assert all(words in str(call.arguments) for words in ("Which colour?", "Blue", "Red"))
     assert set(call.arguments) & offered
+
+
+# One MCP tool as the five CLIs offer it; Codex's is in a namespace, which is read as Claude's name.
+@pytest.mark.parametrize("name", ["mcp__synapse__send", "mcp_synapse_send", "synapse_send", "synapse-send"])
+def test_a_tool_of_an_mcp_server_is_called_under_the_name_that_the_cli_offers(name: str) -> None:
+    request = ModelRequest(tools={"Bash": frozenset(), name: frozenset({"to", "text"})})
+
+    call = call_for(CallMcpTool("send", {"to": "bob"}), request)
+
+    assert call is not None
+    assert (call.name, call.arguments) == (name, {"to": "bob"})
+    assert call_for(CallMcpTool("send", server="other"), request) is None
 
 
 def test_a_tool_that_is_not_offered_is_not_called() -> None:

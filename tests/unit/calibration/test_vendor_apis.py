@@ -43,13 +43,25 @@ def test_results_of_tools_belong_to_the_newest_prompt(vendor: Vendor) -> None:
     )
 
     assert asked.marker == ("approve", "2")
-    assert len(asked.results) == 1
-    assert "it ran" in asked.results[0]
+    assert asked.results == ("it ran",)
 
 
 @every_vendor
 def test_tools_are_read_with_their_parameters(vendor: Vendor) -> None:
     assert read(vendor, vendor.prompt("hello")).tools == {"Bash": frozenset({"command"})}
+
+
+def test_a_tool_in_a_namespace_is_called_by_both_names() -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}}
+    inner = {"type": "function", "name": "send", "parameters": schema}
+    space = {"type": "namespace", "name": "mcp__synapse", "tools": [inner]}
+    asked = read(RESPONSES, RESPONSES.prompt("x"), tools=[space, {"type": "web_search"}])
+
+    frames = list(RESPONSES.api.call(asked, ToolCall(name="mcp__synapse__send", arguments={"to": "bob"}), 7))
+
+    assert asked.tools == {"mcp__synapse__send": {"to"}, "web_search": frozenset()}
+    item = events(frames)[-1]["response"]["output"][0]
+    assert (item["namespace"], item["name"], item["arguments"]) == ("mcp__synapse", "send", '{"to": "bob"}')
 
 
 @every_vendor

@@ -22,11 +22,13 @@ def words_of(launch: HostLaunch) -> list[str]:
 
 
 def test_a_host_is_started_without_a_terminal() -> None:
-    launch = HostLaunch(verb=["codex"], name="reviewer", port=8121, instructions=False, arguments=["--resume"])
+    launch = HostLaunch(
+        verb=["codex"], name="reviewer", port=8121, instructions=False, mcp=False, arguments=["--resume"]
+    )
 
     assert words_of(launch) == [
         *("codex", "--headless", "--json", "--name", "reviewer", "--port", "8121", "--no-instructions"),
-        *("--", "--resume"),
+        *("--no-mcp", "--", "--resume"),
     ]
 
 
@@ -35,13 +37,16 @@ def test_a_folder_named_like_the_package_is_not_imported() -> None:
 
 
 def test_an_agent_is_started_again_as_it_was() -> None:
-    first = HostLaunch(verb=["codex"], name="reviewer", instructions=False, arguments=["--model", "x", "--headless"])
+    words = ["--model", "x", "--headless"]
+    first = HostLaunch(verb=["codex"], name="reviewer", instructions=False, mcp=False, arguments=words)
 
     again = launch_of(ENTRY, first.command())
 
     assert (again.verb, again.name, again.port, again.folder) == (["codex"], "reviewer", 8121, "/tmp")
-    assert again.arguments == ["--model", "x", "--headless"]
+    assert again.arguments == words
     assert not again.instructions
+    assert not again.mcp
+    assert launch_of(ENTRY, HostLaunch(verb=["codex"], arguments=["--no-mcp"]).command()).mcp
 
 
 def test_a_scripted_agent_is_started_again_with_its_script() -> None:
@@ -57,10 +62,10 @@ def test_an_agent_in_a_terminal_cannot_be_restarted_from_here() -> None:
 
 def test_a_person_is_told_how_to_start_an_agent_on_another_port_in_its_folder() -> None:
     launch = HostLaunch(verb=["codex"], name="reviewer", port=8121, arguments=["--say", "a b"], folder="/a folder")
-    here = HostLaunch(verb=["scripted", "echo.toml"], port=8180, instructions=False, folder=str(Path.cwd()))
+    here = HostLaunch(verb=["scripted", "echo.toml"], port=8180, instructions=False, mcp=False, folder=str(Path.cwd()))
 
     assert start_command(launch) == "cd '/a folder' && synapse start codex --name reviewer -- --say 'a b'"
-    assert start_command(here) == "synapse start scripted echo.toml --no-instructions"
+    assert start_command(here) == "synapse start scripted echo.toml --no-instructions --no-mcp"
 
 
 @pytest.mark.parametrize("name", ["ctrl-]", "Ctrl-]", "c-]", "^]", "]"])

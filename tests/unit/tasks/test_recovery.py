@@ -7,7 +7,7 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import Conflict, PersonRequired
-from synapse.core.message import Json, TextPart
+from synapse.core.message import Json, MessageId, TextPart
 from synapse.core.requests import CreateTask, ResolveTask
 from synapse.core.task import Task, TaskState
 from synapse.tasks import recovery
@@ -44,7 +44,7 @@ async def test_a_queued_task_goes_on_after_a_restart() -> None:
 
 async def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_one() -> None:
     before = AgentHarness()
-    task = await before.intake.instruct("you are codex-8120")
+    task = await before.intake.instruct("you are codex-8120", MessageId("i-1"))
     after = AgentHarness(store=before.store)
     await after.recover()
     ended = await after.task(task.id)

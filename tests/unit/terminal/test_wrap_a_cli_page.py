@@ -14,6 +14,7 @@ from synapse.terminal.profile import (
     AnswerRule,
     DialogRule,
     Interrupt,
+    McpRule,
     Profile,
     PromptRule,
     Region,
@@ -40,7 +41,20 @@ def test_an_example_of_the_page_can_be_used(example: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [Profile, TypingRule, Interrupt, Times, Region, PromptRule, ScreenRule, DialogRule, AnswerRule, Signals]
+    "shape",
+    [
+        Profile,
+        TypingRule,
+        Interrupt,
+        Times,
+        Region,
+        PromptRule,
+        ScreenRule,
+        DialogRule,
+        AnswerRule,
+        Signals,
+        McpRule,
+    ],
 )
 def test_every_key_is_in_the_long_example(shape: type[Any]) -> None:
     written = set(re.findall(r"^(?:# )?(\w+) = ", EXAMPLES[-1], re.MULTILINE))

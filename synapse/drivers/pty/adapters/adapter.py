@@ -22,6 +22,10 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
+SERVER_NAME: Final = "synapse"
+"""The name of the MCP server of a launch; its tools' names begin with it."""
+WAIT_VARIABLE: Final = "SYNAPSE_MCP_WAIT"
+"""Tells the MCP server how many seconds one call may wait."""
 _HELP_SECONDS: Final = 15.0
 _MAX_REMEMBERED: Final = 50
 
@@ -79,6 +83,8 @@ class Prepared:
 
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks_tools: str = ""
+    """Why the CLI was not given the MCP server of its launch; empty if it was, or if the launch has none."""
 
 
 class NotTaken(Exception):

@@ -1,4 +1,4 @@
-"""Claude Code: hooks by `--settings`, for this launch only, and the transcript for interrupts.
+"""Claude Code: hooks by `--settings`, tools by `--mcp-config`, for this launch only; the transcript for interrupts.
 
 The hook for prompts writes to a named pipe and gets no answer, so that Claude does not wait for it; the other hooks
 report over HTTP.
@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -19,12 +20,19 @@ from typing import Any, Final, cast
 from synapse.config.private_files import make_private
 from synapse.core.message import Json
 from synapse.core.question import Choice
-from synapse.drivers.pty.adapters.adapter import ApiSender, LaunchContext, Prepared, SignalListener
+from synapse.drivers.pty.adapters.adapter import (
+    SERVER_NAME,
+    WAIT_VARIABLE,
+    ApiSender,
+    LaunchContext,
+    Prepared,
+    SignalListener,
+)
 from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, table_at, text_at
 
 _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
@@ -34,6 +42,11 @@ _EXACT_SECONDS: Final = 2.0
 """How long the transcript may take to have the answer."""
 _ANSWER_BYTES: Final = 1024 * 1024
 """How far from the transcript's end the last answer is searched; snapshots of the prompt follow it."""
+_BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
+"""After so many milliseconds Claude moves a tool call to the background and ends the turn; 0 means never."""
+_BACKGROUND_MS: Final = 120_000
+_MARGIN_SECONDS: Final = 20.0
+"""How much longer than a call waits Claude waits for it: the answer has to be fetched and sent."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -71,22 +84,24 @@ class ClaudeSignals:
         self._ticker = Ticker(_LOOK_SECONDS, self._tick)
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Adds our hooks to the person's own `--settings`, if there are any."""
-        theirs, rest = claude.settings_argument(arguments)
-        launch = self._launch
-        ours = claude.hook_settings(launch.url, launch.secret_header, launch.secret, self._prompts.make())
-        try:
-            settings = claude.merged(self._read_settings(theirs), ours)
-        except (OSError, ValueError) as error:
-            # Claude itself tells the person what is wrong with them.
-            self._missing = f"its hooks are off: --settings cannot be read ({error})"
-            return Prepared(arguments=arguments)
-        if settings.get("disableAllHooks") is True:
-            self._missing = "its hooks are off: --settings says disableAllHooks"
-            return Prepared(arguments=arguments)
-        return Prepared(
-            arguments=("--settings", str(self._write_settings(settings)), *rest), env=self._proxy_variables()
-        )
+        """Adds our hooks to the person's own `--settings`, if there are any, and our tools to their MCP servers.
+
+        The tools are allowed by a flag and not by the settings, which may be unreadable. What a person denies stays
+        denied: in Claude a denial is stronger than any permission.
+        """
+        hooked = self._with_hooks(arguments)
+        tools = self._launch.tools
+        lacks = self._conflict(arguments) if tools.command else ""
+        has_server = bool(tools.command) and not lacks
+        flags, env = list[str](), dict[str, str]()
+        if has_server:
+            env = self._waiting_variables(arguments)
+            # Each with `=`: both flags take all words that follow, also a prompt.
+            flags.append(f"--mcp-config={self._write('mcp.json', self._server(env))}")
+        allowed = claude.permissions(tools.allowed_commands, server=SERVER_NAME if has_server else "")
+        if allowed:
+            flags.append(f"--allowedTools={','.join(allowed)}")
+        return Prepared(arguments=(*flags, *hooked.arguments), env={**hooked.env, **env}, lacks_tools=lacks)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -126,6 +141,23 @@ class ClaudeSignals:
         for question_id in tuple(self._waiting):
             self._release(question_id)
         shutil.rmtree(self._launch.folder, ignore_errors=True)
+
+    def _with_hooks(self, arguments: tuple[str, ...]) -> Prepared:
+        theirs, rest = claude.settings_argument(arguments)
+        launch = self._launch
+        ours = claude.hook_settings(launch.url, launch.secret_header, launch.secret, self._prompts.make())
+        try:
+            settings = claude.merged(self._read_settings(theirs), ours)
+        except (OSError, ValueError) as error:
+            # Claude itself tells the person what is wrong with them.
+            self._missing = f"its hooks are off: --settings cannot be read ({error})"
+            return Prepared(arguments=arguments)
+        if settings.get("disableAllHooks") is True:
+            self._missing = "its hooks are off: --settings says disableAllHooks"
+            return Prepared(arguments=arguments)
+        return Prepared(
+            arguments=("--settings", str(self._write("settings.json", settings)), *rest), env=self._proxy_variables()
+        )
 
     def _take(self, payload: Record) -> asyncio.Future[Json] | None:
         if self._listener is None:
@@ -248,13 +280,61 @@ class ClaudeSignals:
             raise ValueError("they are no JSON object")  # noqa: TRY004  # the caller knows one error for bad settings
         return cast("Record", value)
 
-    def _write_settings(self, settings: dict[str, Any]) -> Path:
+    def _conflict(self, arguments: tuple[str, ...]) -> str:
+        """Returns why Claude gets no server of ours: the person's own arguments have one of that name."""
+        for given in claude.mcp_configs(arguments):
+            with suppress(OSError, ValueError):
+                if SERVER_NAME in table_at(self._read_settings(given), "mcpServers"):
+                    return f"--mcp-config has a server named {SERVER_NAME}, which is left alone"
+        return ""
+
+    def _server(self, env: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the configuration of our MCP server."""
+        tools = self._launch.tools
+        server = {
+            "type": "stdio",
+            "command": tools.command[0],
+            "args": tools.command[1:],
+            # Claude passes its environment on to servers, unless a variable or policy tells it not to.
+            "env": {**tools.env, WAIT_VARIABLE: env[WAIT_VARIABLE]},
+            "timeout": _milliseconds(tools.wait_seconds + _MARGIN_SECONDS),
+            # Otherwise the model would see only the names of the tools, and would have to search for them first.
+            "alwaysLoad": True,
+        }
+        return {"mcpServers": {SERVER_NAME: server}}
+
+    def _waiting_variables(self, arguments: tuple[str, ...]) -> dict[str, str]:
+        """Returns the variables that keep a waiting call in the foreground: a person's own limit shortens the wait."""
+        wait = self._launch.tools.wait_seconds
+        given = self._given_limit(arguments)
+        if given is None:
+            limit = str(_milliseconds(wait + _MARGIN_SECONDS))
+            return {_BACKGROUND_VARIABLE: limit, WAIT_VARIABLE: f"{wait:g}"}
+        seconds = (int(given) if given.isascii() and given.isdigit() else _BACKGROUND_MS) / 1000
+        if seconds:
+            wait = min(wait, max(seconds - _MARGIN_SECONDS, seconds / 2))
+        return {WAIT_VARIABLE: f"{wait:g}"}
+
+    def _given_limit(self, arguments: tuple[str, ...]) -> str | None:
+        """Returns the limit that the person has set for calls in the foreground; settings override the environment."""
+        home = Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
+        project = self._launch.working_dir / ".claude"
+        files = (home / "settings.json", project / "settings.json", project / "settings.local.json")
+        limit = self._launch.env.get(_BACKGROUND_VARIABLE)
+        for settings in (*map(str, files), claude.settings_argument(arguments)[0]):
+            with suppress(OSError, ValueError):
+                found = table_at(self._read_settings(settings), "env").get(_BACKGROUND_VARIABLE)
+                limit = limit if found is None else str(found)
+        return limit
+
+    def _write(self, name: str, content: Mapping[str, object]) -> Path:
+        """Writes a private file of the launch."""
         make_private(self._launch.folder)
-        path = self._launch.folder / "settings.json"
+        path = self._launch.folder / name
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # opened with its mode above
-            json.dump(settings, file)
+            json.dump(content, file)
         return path
 
     def _proxy_variables(self) -> dict[str, str]:
@@ -263,6 +343,10 @@ class ClaudeSignals:
             return {}
         known = next((value for name in _NO_PROXY if (value := self._launch.env.get(name))), "")
         return dict.fromkeys(_NO_PROXY, f"{known},127.0.0.1" if known else "127.0.0.1")
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 class HookPipe:

@@ -262,6 +262,14 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
         "question": None,
         "store_fault": "",
+        "tools": {
+            "way": "none",
+            "mcp": "off",
+            "client": "",
+            "protocol": "",
+            "since": None,
+            "why": "it runs no model of a CLI here",
+        },
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
 

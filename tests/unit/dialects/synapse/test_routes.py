@@ -26,6 +26,7 @@ PATHS = {
     ("POST", "/answer"),
     ("POST", "/commands"),
     ("POST", "/signals"),
+    ("POST", "/mcp/ready"),
     ("GET", "/queue"),
     ("GET", "/status"),
     ("GET", "/status/subscribe"),

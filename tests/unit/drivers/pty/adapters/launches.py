@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from synapse.drivers.pty.adapters.adapter import LaunchContext
+from synapse.drivers.pty.adapters.adapter import LaunchContext, ToolServer
 
 BOUND = 10.0
+TOOLS = ToolServer(
+    command=("/opt/bin/synapse", "mcp"),
+    env={"SYNAPSE_AGENT_ID": "synapse-ada-8100", "SYNAPSE_MCP_WAIT": "580"},
+    wait_seconds=580,
+    allowed_commands=("synapse reply", "synapse send"),
+)
 
 
-def launch_in(folder: Path, env: dict[str, str] | None = None, command: str = "true") -> LaunchContext:
+def launch_in(
+    folder: Path, env: dict[str, str] | None = None, command: str = "true", tools: ToolServer | None = None
+) -> LaunchContext:
     return LaunchContext(
         folder=folder / "launch",
         url="http://127.0.0.1:8100/signals",
@@ -24,6 +32,7 @@ def launch_in(folder: Path, env: dict[str, str] | None = None, command: str = "t
         new_session="0f8b4c1e-0000-4000-8000-000000000001",
         start_command="synapse codex --name ada",
         started="2026-11-15T10:00:00.000Z",
+        tools=tools or ToolServer(),
     )
 
 
