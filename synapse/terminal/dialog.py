@@ -24,7 +24,9 @@ _FRAME_CELLS: Final = 6
 """How many columns of a row a frame and its padding take."""
 
 _DENY: Final = re.compile(r"^(?:no?\b|deny|reject|decline|don.t\b|quit|cancel|exit|continue without)", re.IGNORECASE)
-_ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE)
+_ALLOW: Final = re.compile(
+    r"^(?:y(?:es)?\b|(?:always )?allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE
+)
 _ALWAYS: Final = re.compile(
     r"\b(?:always|auto|all|parent|remember|session|switch)\b|don.t ask|auto-|for these files", re.IGNORECASE
 )

@@ -47,7 +47,9 @@ def main() -> None:
                 note(log, text)
                 answer(asked, said("It is noted."))
             case {"method": "tools/call", "id": asked, "params": {"name": name}} if name in ASKED:
-                write({"jsonrpc": "2.0", "id": f"{name}-{asked}", "method": "elicitation/create", "params": ASKED[name]})
+                write(
+                    {"jsonrpc": "2.0", "id": f"{name}-{asked}", "method": "elicitation/create", "params": ASKED[name]}
+                )
                 told = json.dumps(elicited(f"{name}-{asked}"), sort_keys=True)
                 note(log, told)
                 answer(asked, said(told))

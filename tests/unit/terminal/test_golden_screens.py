@@ -30,6 +30,9 @@ EXPECTED_KIND = {
 DIALOG_NAMES = {
     "dialog_permission": "permission",
     "dialog_permission_edit": "permission",
+    "dialog_permission_request": "permission",
+    "dialog_permission_tool": "permission",
+    "dialog_form": "form",
     "dialog_question": "question",
     "dialog_menu": "menu",
     "dialog_quota": "quota",
