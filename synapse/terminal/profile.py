@@ -139,6 +139,8 @@ class WorkingRule:
 
     name: str
     rule: ScreenRule
+    outranks_title: bool = False
+    """The title says something else meanwhile, which does not count."""
 
 
 class Choosing(StrEnum):
@@ -433,7 +435,11 @@ def _choosing(fields: ProfileTable) -> Choosing:
 
 
 def _working(fields: ProfileTable) -> WorkingRule:
-    working = WorkingRule(name=fields.text("name", "working"), rule=_screen_rule(fields))
+    working = WorkingRule(
+        name=fields.text("name", "working"),
+        rule=_screen_rule(fields),
+        outranks_title=fields.flag("outranks_title"),
+    )
     fields.done()
     return working
 
