@@ -33,7 +33,8 @@ SCENES = {
     "note": calls("note"),
     "confirm": calls("confirm"),
     "fill-in": calls("fill_in"),
-    "sleep": (CallTool(Use.SHELL, "sleep 50"), SAID),
+    # It prints something first: only then does Gemini's title ask for a person after half a minute of silence.
+    "sleep": (CallTool(Use.SHELL, "echo begun; sleep 50"), SAID),
 }
 
 
@@ -146,6 +147,22 @@ def assert_permission_for(asked: dict[str, Any], tool: str) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize(("verb", "notes"), [("approve", ["the note"]), ("deny", [])])
+def test_codex_without_a_server_is_answered_in_its_dialog(verb: str, notes: list[str]) -> None:
+    # With a further folder it gets no server, so only its screen shows the question.
+    with tool_bench("codex", "--add-dir", "..") as tools:
+        tools.send("note")
+        asked = tools.asked()
+        tools.answer(verb, AGENT)
+        eventually(lambda: tools.has_said("note"))
+        eventually(tools.bench.is_ready)
+
+        assert tools.notes == notes
+        assert asked["source"] == "screen"
+        assert_permission_for(asked, "note")
+
+
+@pytest.mark.timeout(180)
 def test_codex_remembers_a_tool_only_when_told_so() -> None:
     with tool_bench("codex") as tools:
         tools.send("note")
@@ -188,3 +205,43 @@ def test_a_form_of_an_mcp_server_in_codex_is_left_to_its_terminal() -> None:
         assert (asked["options"], tools.notes) == ([], [])
         assert "terminal" in asked["hint"]
         assert approved.code != 0
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("verbs", "notes"),
+    [(("approve", "approve"), ["the note"]), (("approve", "deny"), []), (("deny",), [])],
+)
+def test_claude_in_auto_mode_without_its_safety_check_asks_a_person(verbs: tuple[str, ...], notes: list[str]) -> None:
+    with tool_bench("claude", "--permission-mode", "auto") as tools:
+        tools.send("note")
+        asked: list[dict[str, Any]] = []
+        for verb in verbs:
+            asked.append(tools.asked())
+            tools.answer(verb, AGENT)
+        eventually(tools.bench.is_ready)
+
+        assert tools.notes == notes
+        assert {question["kind"] for question in asked} == {"permission"}
+        assert asked[0]["title"] == "Auto mode can't check actions in this session"
+        assert all("note" in question["detail"] for question in asked[1:])
+
+
+@pytest.mark.timeout(240)
+def test_a_silent_shell_in_gemini_asks_nobody() -> None:
+    with tool_bench("gemini") as tools:
+        tools.send("sleep")
+        tools.asked()
+        tools.answer("approve", AGENT)
+        eventually(lambda: not tools.bench.asks())
+        seen: set[tuple[str, bool]] = set()
+
+        def has_ended() -> bool:
+            status = tools.bench.workbench.ask("/status")
+            if not tools.has_said("sleep"):
+                seen.add((status["state"], bool(status.get("question"))))
+            return tools.has_said("sleep")
+
+        eventually(has_ended)
+
+        assert seen == {("working", False)}

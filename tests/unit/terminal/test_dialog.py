@@ -28,6 +28,24 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Yes", ALLOW), ("Yes, and switch to accept edits", ALWAYS), ("No", DENY)],
         Choosing.DIGIT,
     ),
+    "claude/dialog_permission_tool": (
+        PERMISSION,
+        "Do you want to proceed?",
+        [("Yes", ALLOW), ("Yes, and don't ask again for notes", ALWAYS), ("No", DENY)],
+        Choosing.DIGIT,
+    ),
+    "claude/dialog_permission_unchecked": (
+        PERMISSION,
+        "Do you want to proceed?",
+        [("No", DENY), ("Yes", ALLOW)],
+        Choosing.ARROWS,
+    ),
+    "claude/dialog_unchecked": (
+        PERMISSION,
+        "Auto mode can't check actions in this session",
+        [("stay in auto mode", ALLOW), ("leave for accept edits mode", OTHER), ("cancel", DENY)],
+        Choosing.KEY,
+    ),
     "claude/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -129,6 +147,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Yes", ALLOW), ("Yes, and don't ask again for file operations", ALWAYS), ("No, and tell Copilot", DENY)],
         Choosing.DIGIT,
     ),
+    "copilot/dialog_permission_tool": (
+        PERMISSION,
+        "Do you want to use this tool?",
+        [("Yes", ALLOW), ("Yes, and don't ask again for tool", ALWAYS), ("No, and tell Copilot", DENY)],
+        Choosing.DIGIT,
+    ),
     "copilot/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -151,6 +175,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         PERMISSION,
         "Apply this change?",
         [("Allow once", ALLOW), ("Allow for this session", ALWAYS), ("Modify with", OTHER), ("No, suggest", DENY)],
+        Choosing.DIGIT,
+    ),
+    "gemini/dialog_permission_tool": (
+        PERMISSION,
+        'Allow execution of MCP tool "note" from server "notes"?',
+        [("Allow once", ALLOW), ("Allow tool for", ALWAYS), ("Allow all server tools", ALWAYS), ("No, suggest", DENY)],
         Choosing.DIGIT,
     ),
     "gemini/dialog_question": (
@@ -189,6 +219,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Allow once", ALLOW), ("Allow always", ALWAYS), ("Reject", DENY)],
         Choosing.NONE,
     ),
+    "opencode/dialog_permission_tool": (
+        PERMISSION,
+        "△ Permission required",
+        [("Allow once", ALLOW), ("Allow always", ALWAYS), ("Reject", DENY)],
+        Choosing.NONE,
+    ),
     "opencode/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -205,6 +241,9 @@ VARIANTS = (
     "after_tall_answer_no_colour",
 )
 READ.update({f"gemini/dialog_permission_{variant}": READ["gemini/dialog_permission"] for variant in VARIANTS})
+READ["claude/dialog_unchecked_80_columns"] = READ["claude/dialog_unchecked"]
+# Elsewhere options have numbers.
+NAMED_KEYS = {name: ["Enter", "shift+Tab", "Esc"] for name, row in READ.items() if row[-1] is Choosing.KEY}
 ASKING = sorted(
     {name for name in names() if name.partition("/")[2].startswith(("dialog_", "startup_", "narrow_dialog_"))}
 )
@@ -230,7 +269,8 @@ def test_question_and_options_of_a_dialog_are_read(name: str) -> None:
     assert (found.kind, found.title, found.choose) == (kind, title, choose)
     assert [option.effect for option in found.options] == [effect for _, effect in offered]
     assert all(option.label.startswith(label) for option, (label, _) in zip(found.options, offered, strict=True))
-    assert [option.key for option in found.options] == [str(number) for number in range(1, len(offered) + 1)]
+    numbers = [str(number) for number in range(1, len(offered) + 1)]
+    assert [option.key for option in found.options] == NAMED_KEYS.get(name, numbers)
 
 
 def test_every_golden_dialog_is_in_the_table_or_asks_nothing() -> None:
@@ -285,6 +325,7 @@ def test_the_detail_of_a_dialog_has_no_frames_and_tips(name: str, detail: str) -
     ("name", "marked", "text_option"),
     [
         ("claude/dialog_permission", 0, None),
+        ("claude/dialog_permission_unchecked", 0, None),
         ("claude/startup_api_key", 1, None),
         ("claude/startup_bypass", 0, None),
         ("claude/startup_mcp_server", 2, None),
@@ -301,6 +342,31 @@ def test_the_highlighted_option_and_the_one_for_free_text_are_seen(
     found = dialog(name)
 
     assert (found.marked, found.text_option) == (marked, text_option)
+
+
+@pytest.mark.parametrize("name", [name for name in READ if name.endswith("/dialog_permission_tool")])
+def test_the_tool_that_wants_to_run_is_named(name: str) -> None:
+    found = dialog(name)
+
+    assert "note" in f"{found.title} {found.detail}"
+
+
+@pytest.mark.parametrize("name", NAMED_KEYS)
+def test_an_option_that_names_its_key_is_chosen_by_it(name: str) -> None:
+    found = dialog(name)
+
+    assert [found.named_key(index) for index in range(3)] == [b"\r", b"\x1b[Z", b"\x1b"]
+
+
+def test_a_key_that_we_cannot_press_is_no_option() -> None:
+    rule = {"name": "ask", "every": [r"\?$"], "choose": "key", "option": r"(?P<key>\w+) to (?P<label>\w+)"}
+    rows = ("Enter to win", "Go on?", "Enter to go, F1 to stay,", "Esc to leave", "")
+
+    found = read_dialog(Picture(rows, (0, 0), 40, 5), parse_profile({"command": ["x"], "dialogs": [rule]}, "x"))
+
+    assert found is not None
+    assert [(option.key, option.label) for option in found.options] == [("Enter", "go"), ("Esc", "leave")]
+    assert found.title == "Go on?"
 
 
 def test_the_dummys_question_has_two_answers() -> None:
