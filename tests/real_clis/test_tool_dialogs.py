@@ -50,9 +50,9 @@ class ToolBench:
         """What the tools wrote down, in order."""
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
 
-    def send(self, scene: str) -> None:
+    def send(self, scene: str, number: int = 1) -> None:
         eventually(self.bench.is_ready)
-        sent = self.bench.synapse("send", AGENT, f"calibrate:{scene}:1 please")
+        sent = self.bench.synapse("send", AGENT, f"calibrate:{scene}:{number} please")
         assert sent.code == 0, sent.notices
 
     def asked(self) -> dict[str, Any]:
@@ -115,16 +115,18 @@ def add_servers(file: Path, servers: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("profile", recipe_names())
-def test_a_tool_that_is_approved_runs_once(profile: str) -> None:
+def test_a_tool_that_is_approved_runs_once_and_is_asked_for_again(profile: str) -> None:
     with tool_bench(profile) as tools:
         tools.send("note")
         asked = tools.asked()
         tools.answer("approve", AGENT)
         eventually(lambda: tools.has_said("note"))
-        eventually(tools.bench.is_ready)
+        tools.send("note", 2)
+        again = tools.asked()
 
         assert tools.notes == ["the note"]
         assert_permission_for(asked, "note")
+        assert again["id"] != asked["id"]
 
 
 @pytest.mark.timeout(180)
@@ -171,9 +173,10 @@ def test_codex_remembers_a_tool_only_when_told_so() -> None:
         tools.answer("answer", AGENT, always)
         eventually(lambda: tools.has_said("note"))
         eventually(tools.bench.is_ready)
-        tools.bench.synapse("send", AGENT, "calibrate:note:2 please", "--response", "--timeout", "50")
+        tools.send("note", 2)
+        eventually(lambda: len(tools.notes) == 2)
 
-        assert tools.notes == ["the note"] * 2
+        assert tools.questions() == []
 
 
 @pytest.mark.timeout(180)
