@@ -66,7 +66,8 @@ def elicited(asked: str) -> Json:
     for line in sys.stdin:
         message: Json = json.loads(line)
         if message.get("id") == asked and "method" not in message:
-            return message.get("result") or message.get("error", {})
+            told: Json = message.get("result") or message.get("error", {})
+            return told
     sys.exit()
 
 
