@@ -24,11 +24,14 @@ _FRAME_CELLS: Final = 6
 """How many columns of a row a frame and its padding take."""
 
 _DENY: Final = re.compile(r"^(?:no?\b|deny|reject|decline|don.t\b|quit|cancel|exit|continue without)", re.IGNORECASE)
-_ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE)
+_ALLOW: Final = re.compile(
+    r"^(?:y(?:es)?\b|(?:always )?allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE
+)
 _ALWAYS: Final = re.compile(
     r"\b(?:always|auto|all|parent|remember|session|switch)\b|don.t ask|auto-|for these files", re.IGNORECASE
 )
 
+_NAMED_KEYS: Final = {"enter": b"\r", "esc": b"\x1b", "shift+tab": b"\x1b[Z"}
 _UP: Final = b"\x1b[A"
 _DOWN: Final = b"\x1b[B"
 
@@ -55,6 +58,10 @@ class Dialog:
         """Returns the arrow keys that move the highlight to another option."""
         distance = index - (self.marked or 0)
         return _DOWN * distance if distance > 0 else _UP * -distance
+
+    def named_key(self, index: int) -> bytes:
+        """Returns the key that an option names (`Choosing.KEY`)."""
+        return _NAMED_KEYS[self.options[index].key.lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
     body = [rows[row] for row in range(begin, end) if row not in title_rows and _is_content(rows[row], rule)]
     indent = min((len(row) - len(row.lstrip()) for row in body), default=0)
     detail = safe_lines("\n".join(row[indent:] for row in body))
-    options, notes = _read_options(rows, found, rule.kind, picture.columns)
+    options, notes = _read_options(rows, found, rule, picture.columns)
     has_checkboxes = any(_CHECKBOX.match(option.label) for option in options)
     return Dialog(
         name=rule.name,
@@ -143,6 +150,8 @@ def _find_options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
         return []
     pattern = rule.option or _NUMBERED
     matches = [_Found(row, match) for row, line in enumerate(rows) for match in pattern.finditer(line)]
+    if rule.choose is Choosing.KEY:
+        return _keys_named_last(matches)
     if not matches:
         return []
     row = matches[-1].row
@@ -151,6 +160,16 @@ def _find_options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
         return beside
     block = _numbered(matches) if _group(matches[-1].match, "key").isdigit() else _block(matches)
     return [_with_rows_below(rows, found, block) for found in block]
+
+
+def _keys_named_last(matches: list[_Found]) -> list[_Found]:
+    """Returns the last options that name a key: several stand on a row, and a narrow terminal wraps that row."""
+    named = [found for found in matches if _group(found.match, "key").lower() in _NAMED_KEYS]
+    rows = {found.row for found in named}
+    first = max(rows, default=0)
+    while first - 1 in rows:
+        first -= 1
+    return [found for found in named if found.row >= first]
 
 
 def _numbered(matches: list[_Found]) -> list[_Found]:
@@ -191,7 +210,7 @@ def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) ->
 
 
 def _read_options(
-    rows: Sequence[str], found: list[_Found], kind: QuestionKind, columns: int
+    rows: Sequence[str], found: list[_Found], rule: DialogRule, columns: int
 ) -> tuple[tuple[Option, ...], list[str]]:
     """Returns the options, and the notes that the dialog shows about them."""
     options: list[Option] = []
@@ -207,7 +226,9 @@ def _read_options(
             else:
                 aside.append(rows[row].strip())
         label = safe_line(shown)
-        effect = OptionEffect.OTHER if kind is QuestionKind.CHOICE else effect_of(label)
+        effect = OptionEffect.OTHER if rule.kind is QuestionKind.CHOICE else effect_of(label)
+        if rule.allow and rule.allow.search(label):
+            effect = OptionEffect.ALLOW
         options.append(Option(key=safe_line(key), label=label, effect=effect))
         if aside:
             notes.append(safe_line(f"{key}. {shown}: {' '.join(aside)}"))

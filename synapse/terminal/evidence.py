@@ -7,6 +7,7 @@ Each source claims a state, or none. The most trusted source that claims one win
 Further rules:
 - Unknown never overwrites known: when no source claims a state (a help page, half a frame), the verdict stays.
 - A dialog ranks above the title, because titles do not show dialogs.
+- A mark that the program works ranks above the title if the profile says so: some titles ask for a person too early.
 - Of signal and transcript, the later report counts.
 - Both report a moment. If the terminal shows another state later, and goes on showing it, they are outdated (an
   interrupt that no hook reported, a hook that was lost).
@@ -21,7 +22,7 @@ from typing import Final
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.terminal.line_editor import Draft
 from synapse.terminal.picture import Picture
-from synapse.terminal.profile import Profile
+from synapse.terminal.profile import Profile, WorkingRule
 from synapse.terminal.reading import find_dialog, find_working, read_prompt
 
 # A program that dies inside a synchronized update never ends it; terminals give up waiting after about this time.
@@ -154,8 +155,9 @@ class Evidence:
             return self._with_verdict(look)
         detail = f"a dialog is open: {look.dialog}" if dialog else "no dialog is open"
         self._claim(Source.DIALOG, WAITING if dialog else "", detail, now)
-        self._read_title(picture, now)
-        self._read_screen(picture, quiet_for, now)
+        working = find_working(picture, self._profile)
+        self._read_title(picture, working, now)
+        self._read_screen(picture, working, quiet_for, now)
         self._judge(now)
         return self._with_verdict(look)
 
@@ -170,10 +172,14 @@ class Evidence:
     def _with_verdict(self, look: Look) -> Look:
         return replace(look, state=self._verdict.state, is_told=self._verdict.source not in _GUESSES)
 
-    def _read_title(self, picture: Picture, now: float) -> None:
+    def _read_title(self, picture: Picture, working: WorkingRule | None, now: float) -> None:
         if picture.program_status in _PROGRAM_STATES:
             state = _PROGRAM_STATES[picture.program_status]
             self._claim(Source.TITLE, state, f"the program reports its status: {picture.program_status}", now)
+            return
+        if working is not None and working.outranks_title:
+            detail = f"the title {picture.title!r} does not count while the screen shows: {working.name}"
+            self._claim(Source.TITLE, "", detail, now)
             return
         for state, pattern in self._profile.titles.items():
             if pattern.search(picture.title):
@@ -181,9 +187,8 @@ class Evidence:
                 return
         self._claim(Source.TITLE, "", "the title matches no rule", now)
 
-    def _read_screen(self, picture: Picture, quiet_for: float, now: float) -> None:
+    def _read_screen(self, picture: Picture, working: WorkingRule | None, quiet_for: float, now: float) -> None:
         restless_since, self.restless_since = self.restless_since, None
-        working = find_working(picture, self._profile)
         if working is not None:
             self._claim(Source.SCREEN, WORKING, f"the screen shows that it works: {working.name}", now)
         elif self._profile.prompt is None:

@@ -139,6 +139,8 @@ class WorkingRule:
 
     name: str
     rule: ScreenRule
+    outranks_title: bool = False
+    """The title says something else meanwhile, which does not count."""
 
 
 class Choosing(StrEnum):
@@ -152,6 +154,8 @@ class Choosing(StrEnum):
     """The arrow keys, which move the highlight to the option, then Enter."""
     LINE = "line"
     """The option's key and Enter, as a line."""
+    KEY = "key"
+    """The key that the option names, at once: Enter, Esc, Shift+Tab."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,8 @@ class DialogRule:
     drop: tuple[Pattern, ...] = ()
     """Rows of the dialog that are not about the question."""
     choose: Choosing = Choosing.NONE
+    allow: Pattern | None = None
+    """Matches the label of the option that allows once, if its words alone do not say so."""
     text: Pattern | None = None
     """Matches the label of the option that takes free text."""
 
@@ -410,6 +416,7 @@ def _dialog(fields: ProfileTable) -> DialogRule:
         option=fields.pattern("option"),
         drop=fields.patterns("drop"),
         choose=_choosing(fields),
+        allow=fields.pattern("allow"),
         text=fields.pattern("text"),
     )
     if not dialog.name:
@@ -433,7 +440,11 @@ def _choosing(fields: ProfileTable) -> Choosing:
 
 
 def _working(fields: ProfileTable) -> WorkingRule:
-    working = WorkingRule(name=fields.text("name", "working"), rule=_screen_rule(fields))
+    working = WorkingRule(
+        name=fields.text("name", "working"),
+        rule=_screen_rule(fields),
+        outranks_title=fields.flag("outranks_title"),
+    )
     fields.done()
     return working
 

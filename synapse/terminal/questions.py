@@ -72,7 +72,7 @@ class OpenQuestion:
     def question(self) -> Question:
         """The question as people see it."""
         reported, dialog = self._reported, self.dialog
-        if reported is not None and not reported.options and dialog is not None and not self.is_shown:
+        if reported is not None and not reported.options and dialog and dialog.options and not self.is_shown:
             # It can only be answered on the screen, so the question on the screen counts.
             reported = None
         question = Question(

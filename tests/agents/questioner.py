@@ -1,11 +1,11 @@
 """A program that paints a page, asks a question for each line, and writes down every key that it gets while it asks.
 
-    questioner.py LOG [--arrows] [--trust]
+    questioner.py LOG [--arrows | --keys] [--trust]
 
 A line is submitted with Enter. Then a dialog takes the input's place: its options are chosen by their number, or with
-`--arrows` by the arrow keys and Enter; the third takes words. `twice` asks the same two times, `stubborn` asks and does
-not react to keys, `slow` does so after a while, `leave` ends after a no, `plain` asks nothing. `--trust` begins with a
-question of its own.
+`--arrows` by the arrow keys and Enter; the third takes words. With `--keys` Enter is a yes and Esc a no. `twice` asks
+the same two times, `stubborn` asks and does not react to keys, `slow` does so after a while, `leave` ends after a no,
+`plain` asks nothing. `--trust` begins with a question of its own.
 """
 
 import os
@@ -16,12 +16,14 @@ import tty
 RULE = "─" * 40
 LABELS = ("Yes", "No", "Say something")
 UP, DOWN = b"\x1b[A", b"\x1b[B"
+ESC = b"\x1b"
 
 
 class Questioner:
-    def __init__(self, log: int, *, by_arrows: bool, asks: int) -> None:
+    def __init__(self, log: int, *, by_arrows: bool, by_keys: bool, asks: int) -> None:
         self.log = log
         self.by_arrows = by_arrows
+        self.by_keys = by_keys
         self.asks = asks
         self.is_stubborn = False
         self.line = self.words = ""
@@ -55,6 +57,8 @@ class Questioner:
     def press(self, key: bytes) -> None:
         if key == b"\r":
             self.choose(self.marked)
+        elif self.by_keys:
+            self.choose(1 if key == ESC else 2)
         elif key in (UP, DOWN):
             self.marked = (self.marked + (1 if key == DOWN else -1)) % len(LABELS)
         elif self.marked == 2:
@@ -78,7 +82,8 @@ class Questioner:
             offered = [
                 f"{sign}{index}. {label}" for index, (sign, label) in enumerate(zip(signs, labels, strict=True), 1)
             ]
-            below = [RULE, f" run {self.about}", " Go on?", *offered, " Esc to cancel"]
+            named = [" Enter to agree · Esc to cancel"]
+            below = [RULE, f" run {self.about}", " Go on?", *(named if self.by_keys else [*offered, " Esc to cancel"])]
             cursor = (1, 1)
         else:
             below = [RULE, f"> {self.line}", RULE, "ready"]
@@ -89,7 +94,9 @@ class Questioner:
 
 def main() -> None:
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    page = Questioner(log, by_arrows="--arrows" in sys.argv, asks=int("--trust" in sys.argv))
+    page = Questioner(
+        log, by_arrows="--arrows" in sys.argv, by_keys="--keys" in sys.argv, asks=int("--trust" in sys.argv)
+    )
     tty.setraw(0)
     page.paint()
     while data := os.read(0, 4096):

@@ -145,6 +145,8 @@ class Answerer:
                 self._press(dialog.options[index].key.encode())
             case Choosing.LINE:
                 self._press(dialog.options[index].key.encode() + self._context.profile.typing.enter)
+            case Choosing.KEY:
+                self._press(dialog.named_key(index))
             case Choosing.ARROWS | Choosing.NONE:
                 await self._highlight(question_id, dialog, index)
                 self._press(self._context.profile.typing.enter)

@@ -10,6 +10,7 @@ carries the tool's whole output), but the screen shows that the dialog is gone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -228,6 +229,8 @@ def _asked(payload: Record) -> str:
 def _permission(payload: Record, question_id: str) -> Question:
     tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
     inputs = [value for key in ("description", *_TELLING) if (value := text_at(given, key))]
+    # A tool of an MCP server has parameters of its own; its dialog shows them like this.
+    inputs = inputs or [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in given.items()]
     # No numbers: its dialog offers other options than its hook, so a number would mean something else on the screen.
     always = [
         Option(key=_always(number), label=safe_line(label), effect=OptionEffect.ALLOW_ALWAYS)

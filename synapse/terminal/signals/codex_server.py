@@ -6,6 +6,7 @@ counts.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,14 @@ from synapse.terminal.signals.report import (
 
 _SHELLS: Final = ("bash", "sh", "zsh")
 _USER_INPUT: Final = "item/tool/requestUserInput"
+_ELICITATION: Final = "mcpServer/elicitation/request"
+_TOOL_CALL: Final = "mcp_tool_call"
+_FORM: Final = "it asks to fill in a form: do that in its terminal"
+_PAGE: Final = "it asks to open a web page: decide that in its terminal"
+_TOOL_REMEMBERED: Final = {"session": "Allow for this session", "always": "Always allow"}
+"""How long Codex may remember that a tool is allowed → the option's label in its TUI."""
+_ANSWERS: Final = {"accept": "Allow", "decline": "Deny", "cancel": "Cancel"}
+"""The answers to an MCP server that asks for a yes or a no → the option's label in its TUI."""
 _DEFAULT_DECISIONS: Final = ("accept", "acceptForSession", "cancel")
 """What its TUI offers, in that order, if the request does not name the decisions."""
 _EFFECTS: Final = {"accept": OptionEffect.ALLOW, "decline": OptionEffect.DENY, "cancel": OptionEffect.DENY}
@@ -135,6 +144,10 @@ class AppServerEvents:
             return None
         if text_at(request, "method") == _USER_INPUT:
             result = _user_input_result(request, choice)
+        elif text_at(request, "method") == _ELICITATION:
+            results = [result for _, _, result in _elicitation_answers(table_at(request, "params"))]
+            place = position(choice.option, len(results))
+            result = None if place is None else results[place]
         else:
             decisions = _decisions(request)
             place = position(choice.option, len(decisions))
@@ -247,6 +260,8 @@ def read_question(request: Record, changes: Record) -> Question | None:
             return _approval(request, "Would you like to make the following edits?", "\n".join(edits))
         case "item/tool/requestUserInput":
             return _user_input(request)
+        case "mcpServer/elicitation/request":
+            return _elicitation(request)
         case _:
             return None
 
@@ -350,3 +365,67 @@ def _user_input_result(request: Record, choice: Choice) -> Mapping[str, Any] | N
     place = position(choice.option, len(options))
     answer = choice.text if place is None else text_at(options[place], "label")
     return {"answers": {text_at(asked[0], "id"): {"answers": [answer]}}} if answer else None
+
+
+def _elicitation(request: Record) -> Question:
+    """Returns the question of an MCP server, or Codex's own whether a tool of that server may run."""
+    params = table_at(request, "params")
+    answers = _elicitation_answers(params)
+    if _asks_for_tool(params):
+        detail = _arguments(params)
+    else:
+        properties = table_at(params, "requestedSchema", "properties")
+        fields = [text_at(properties, name, "title") or name for name in properties]
+        detail = "\n".join(
+            (f"asked by the MCP server {text_at(params, 'serverName')}", *fields, text_at(params, "url"))
+        )
+    return Question(
+        id=_question_id(request.get("id")),
+        kind=QuestionKind.PERMISSION if answers else QuestionKind.CHOICE,
+        title=safe_line(text_at(params, "message")),
+        detail=safe_lines(detail.strip()),
+        options=numbered((label, effect) for label, effect, _ in answers),
+        source=Source.SIGNAL,
+        hint="" if answers else _PAGE if text_at(params, "mode") == "url" else _FORM,
+    )
+
+
+def _elicitation_answers(params: Record) -> list[tuple[str, OptionEffect, Record]]:
+    """Returns the answers to an elicitation in the order of the TUI, each with its effect and its result.
+
+    Only what asks for nothing but a yes or a no has answers.
+    """
+    if text_at(params, "mode") != "form" or table_at(params, "requestedSchema", "properties"):
+        return []
+    if not _asks_for_tool(params):
+        return [(label, _EFFECTS[action], _elicited(action)) for action, label in _ANSWERS.items()]
+    persist: object = table_at(params, "_meta").get("persist")
+    offered = cast("list[object]", persist) if isinstance(persist, list) else [persist]
+    remembered = [
+        (label, OptionEffect.ALLOW_ALWAYS, _elicited("accept", {"persist": scope}))
+        for scope, label in _TOOL_REMEMBERED.items()
+        if scope in offered
+    ]
+    allow, cancel = (
+        ("Allow", OptionEffect.ALLOW, _elicited("accept")),
+        ("Cancel", OptionEffect.DENY, _elicited("cancel")),
+    )
+    return [allow, *remembered, cancel]
+
+
+def _elicited(action: str, meta: Record | None = None) -> Record:
+    return {"action": action, "content": {} if action == "accept" else None, "_meta": meta}
+
+
+def _asks_for_tool(params: Record) -> bool:
+    return text_at(params, "_meta", "codex_approval_kind") == _TOOL_CALL
+
+
+def _arguments(params: Record) -> str:
+    """Returns the arguments of a tool's call, a line for each."""
+    shown = [
+        (text_at(one, "display_name") or text_at(one, "name"), one.get("value"))
+        for one in tables_at(table_at(params, "_meta"), "tool_params_display")
+    ]
+    named = shown or list(table_at(params, "_meta", "tool_params").items())
+    return "\n".join(f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in named)

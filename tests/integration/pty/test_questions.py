@@ -26,7 +26,13 @@ DOWN = b"\x1b[B"
 
 
 def asking(
-    choose: str = "digit", *, kind: str = "choice", proof: float = BOUND, quiet: float = 0.02, person: float = 0.0
+    choose: str = "digit",
+    *,
+    kind: str = "choice",
+    proof: float = BOUND,
+    quiet: float = 0.02,
+    person: float = 0.0,
+    **more: str,
 ) -> Profile:
     dialog = {
         "name": "ask",
@@ -37,6 +43,7 @@ def asking(
         "title": r"(Go on\?)",
         "choose": choose,
         "text": "^Say something",
+        **more,
     }
     return line_program(
         times={"quiet": quiet, "settle": 0.05, "unseen": 0.05, "echo": BOUND, "proof": proof, "person": person},
@@ -374,3 +381,18 @@ async def test_a_question_at_the_start_is_seen_without_a_turn_and_the_agent_is_n
             await stage.driver.answer(question.id, Choice(option=YES))
             await asyncio.wait_for(waiting, BOUND)
             assert isinstance((await stage.turn("plain"))[-1], Answered)
+
+
+@pytest.mark.parametrize(("key", "pressed", "said"), [("Enter", b"\r", "Yes"), ("Esc", b"\x1b", "No")])
+async def test_an_option_that_names_its_key_is_chosen_by_that_key_alone(
+    tmp_path: Path, key: str, pressed: bytes, said: str
+) -> None:
+    profile = asking("key", kind="permission", option=r"(?P<key>Enter|Esc) to (?P<label>\w+)", allow="^agree")
+    async with asked(tmp_path, profile=profile, by="--keys") as turn:
+        question = await turn.asks()
+        await turn.stage.driver.answer(question.id, Choice(option=key))
+        shown = await turn.answered()
+
+    assert [option.effect for option in question.options] == [OptionEffect.ALLOW, OptionEffect.DENY]
+    assert f"chose: {said}" in shown
+    assert turn.keys() == pressed

@@ -28,6 +28,24 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Yes", ALLOW), ("Yes, and switch to accept edits", ALWAYS), ("No", DENY)],
         Choosing.DIGIT,
     ),
+    "claude/dialog_permission_tool": (
+        PERMISSION,
+        "Do you want to proceed?",
+        [("Yes", ALLOW), ("Yes, and don't ask again for notes", ALWAYS), ("No", DENY)],
+        Choosing.DIGIT,
+    ),
+    "claude/dialog_permission_unchecked": (
+        PERMISSION,
+        "Do you want to proceed?",
+        [("No", DENY), ("Yes", ALLOW)],
+        Choosing.ARROWS,
+    ),
+    "claude/dialog_unchecked": (
+        PERMISSION,
+        "Auto mode can't check actions in this session",
+        [("stay in auto mode", ALLOW), ("leave for accept edits mode", OTHER), ("cancel", DENY)],
+        Choosing.KEY,
+    ),
     "claude/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -80,6 +98,19 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Yes, proceed", ALLOW), ("Yes, and don't ask again for these files", ALWAYS), ("No, and tell", DENY)],
         Choosing.DIGIT,
     ),
+    "codex/dialog_permission_request": (
+        PERMISSION,
+        "Shall it be noted?",
+        [("Allow", ALLOW), ("Deny", DENY), ("Cancel", DENY)],
+        Choosing.DIGIT,
+    ),
+    "codex/dialog_permission_tool": (
+        PERMISSION,
+        'Allow the notes MCP server to run tool "note"?',
+        [("Allow", ALLOW), ("Allow for this session", ALWAYS), ("Always allow", ALWAYS), ("Cancel", DENY)],
+        Choosing.DIGIT,
+    ),
+    "codex/dialog_form": (CHOICE, "a dialog is open: form", [], Choosing.NONE),
     "codex/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -116,6 +147,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Yes", ALLOW), ("Yes, and don't ask again for file operations", ALWAYS), ("No, and tell Copilot", DENY)],
         Choosing.DIGIT,
     ),
+    "copilot/dialog_permission_tool": (
+        PERMISSION,
+        "Do you want to use this tool?",
+        [("Yes", ALLOW), ("Yes, and don't ask again for tool", ALWAYS), ("No, and tell Copilot", DENY)],
+        Choosing.DIGIT,
+    ),
     "copilot/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -138,6 +175,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         PERMISSION,
         "Apply this change?",
         [("Allow once", ALLOW), ("Allow for this session", ALWAYS), ("Modify with", OTHER), ("No, suggest", DENY)],
+        Choosing.DIGIT,
+    ),
+    "gemini/dialog_permission_tool": (
+        PERMISSION,
+        'Allow execution of MCP tool "note" from server "notes"?',
+        [("Allow once", ALLOW), ("Allow tool for", ALWAYS), ("Allow all server tools", ALWAYS), ("No, suggest", DENY)],
         Choosing.DIGIT,
     ),
     "gemini/dialog_question": (
@@ -176,6 +219,12 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         [("Allow once", ALLOW), ("Allow always", ALWAYS), ("Reject", DENY)],
         Choosing.NONE,
     ),
+    "opencode/dialog_permission_tool": (
+        PERMISSION,
+        "△ Permission required",
+        [("Allow once", ALLOW), ("Allow always", ALWAYS), ("Reject", DENY)],
+        Choosing.NONE,
+    ),
     "opencode/dialog_question": (
         CHOICE,
         "Which colour?",
@@ -192,9 +241,13 @@ VARIANTS = (
     "after_tall_answer_no_colour",
 )
 READ.update({f"gemini/dialog_permission_{variant}": READ["gemini/dialog_permission"] for variant in VARIANTS})
+READ["claude/dialog_unchecked_80_columns"] = READ["claude/dialog_unchecked"]
+# Elsewhere options have numbers.
+NAMED_KEYS = {name: ["Enter", "shift+Tab", "Esc"] for name, row in READ.items() if row[-1] is Choosing.KEY}
 ASKING = sorted(
     {name for name in names() if name.partition("/")[2].startswith(("dialog_", "startup_", "narrow_dialog_"))}
 )
+NARROW = [name for name in ASKING if "/narrow_" in name]
 
 
 def seen(name: str) -> Dialog | None:
@@ -216,20 +269,19 @@ def test_question_and_options_of_a_dialog_are_read(name: str) -> None:
     assert (found.kind, found.title, found.choose) == (kind, title, choose)
     assert [option.effect for option in found.options] == [effect for _, effect in offered]
     assert all(option.label.startswith(label) for option, (label, _) in zip(found.options, offered, strict=True))
-    assert [option.key for option in found.options] == [str(number) for number in range(1, len(offered) + 1)]
+    numbers = [str(number) for number in range(1, len(offered) + 1)]
+    assert [option.key for option in found.options] == NAMED_KEYS.get(name, numbers)
 
 
 def test_every_golden_dialog_is_in_the_table_or_asks_nothing() -> None:
     asking = {name for name in ASKING if seen(name) is not None}
 
-    assert asking - {
-        f"{cli}/narrow_dialog_permission" for cli in ("claude", "codex", "copilot", "gemini", "opencode")
-    } == set(READ)
+    assert asking - set(NARROW) == set(READ)
 
 
-@pytest.mark.parametrize("cli", ["claude", "codex", "copilot", "gemini", "opencode"])
-def test_a_narrow_terminal_shows_the_same_dialog(cli: str) -> None:
-    narrow, wide = dialog(f"{cli}/narrow_dialog_permission"), dialog(f"{cli}/dialog_permission")
+@pytest.mark.parametrize("name", NARROW)
+def test_a_narrow_terminal_shows_the_same_dialog(name: str) -> None:
+    narrow, wide = dialog(name), dialog(name.replace("narrow_", ""))
 
     assert narrow.digest == wide.digest
     assert narrow.options == wide.options
@@ -251,6 +303,15 @@ def test_a_menu_that_a_person_opened_asks_nothing(name: str) -> None:
         ("claude/dialog_permission", "Bash command\nMake a file\ntouch made-by-tool.txt"),
         ("claude/dialog_permission_edit", "Create file\nedited.txt\n 1 hello"),
         ("claude/dialog_question", "1. Blue: Like the sky\n2. Red: Like a rose"),
+        (
+            "codex/dialog_permission_tool",
+            (
+                "text: hello\n1. Allow: Run the tool and continue\n"
+                "2. Allow for this session: Run the tool and remember this choice for this session\n"
+                "3. Always allow: Run the tool and remember this choice for future tool calls\n"
+                "4. Cancel: Cancel this tool call"
+            ),
+        ),
         ("codex/dialog_permission", "Environment: local\nReason: May I make a file?\n$ touch made-by-tool.txt"),
         ("gemini/dialog_permission", "? Shell  touch made-by-tool.txt\n  touch made-by-tool.txt"),
         ("copilot/dialog_permission", "Make a file\n  touch made-by-tool.txt"),
@@ -264,6 +325,7 @@ def test_the_detail_of_a_dialog_has_no_frames_and_tips(name: str, detail: str) -
     ("name", "marked", "text_option"),
     [
         ("claude/dialog_permission", 0, None),
+        ("claude/dialog_permission_unchecked", 0, None),
         ("claude/startup_api_key", 1, None),
         ("claude/startup_bypass", 0, None),
         ("claude/startup_mcp_server", 2, None),
@@ -280,6 +342,31 @@ def test_the_highlighted_option_and_the_one_for_free_text_are_seen(
     found = dialog(name)
 
     assert (found.marked, found.text_option) == (marked, text_option)
+
+
+@pytest.mark.parametrize("name", [name for name in READ if name.endswith("/dialog_permission_tool")])
+def test_the_tool_that_wants_to_run_is_named(name: str) -> None:
+    found = dialog(name)
+
+    assert "note" in f"{found.title} {found.detail}"
+
+
+@pytest.mark.parametrize("name", NAMED_KEYS)
+def test_an_option_that_names_its_key_is_chosen_by_it(name: str) -> None:
+    found = dialog(name)
+
+    assert [found.named_key(index) for index in range(3)] == [b"\r", b"\x1b[Z", b"\x1b"]
+
+
+def test_a_key_that_we_cannot_press_is_no_option() -> None:
+    rule = {"name": "ask", "every": [r"\?$"], "choose": "key", "option": r"(?P<key>\w+) to (?P<label>\w+)"}
+    rows = ("Enter to win", "Go on?", "Enter to go, F1 to stay,", "Esc to leave", "")
+
+    found = read_dialog(Picture(rows, (0, 0), 40, 5), parse_profile({"command": ["x"], "dialogs": [rule]}, "x"))
+
+    assert found is not None
+    assert [(option.key, option.label) for option in found.options] == [("Enter", "go"), ("Esc", "leave")]
+    assert found.title == "Go on?"
 
 
 def test_the_dummys_question_has_two_answers() -> None:

@@ -9,6 +9,7 @@ import pytest
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.terminal.evidence import Evidence, Source
 from synapse.terminal.picture import Picture
+from synapse.terminal.profile import parse_profile
 from tests.unit.terminal.scenes import dialog_page, line_profile, page, page_profile, quiet_profile, screen_of
 
 HELP = screen_of("a page that no rule knows", bracketed_paste=True)
@@ -240,3 +241,18 @@ def test_the_end_of_the_process_wins_over_every_report() -> None:
     evidence.exited("it ended", 3.0)
 
     assert evidence.verdict.state == EXITED
+
+
+def test_a_mark_of_work_outranks_the_title_only_where_the_profile_says_so_and_never_a_dialog() -> None:
+    rule = {"name": "shell", "some": ["^! Shell awaits"], "outranks_title": True}
+    fields = {"command": ["x"], "titles": {"waiting": "^Action"}, "dialogs": [{"name": "ask", "every": [r"Go on\?"]}]}
+    silent = Picture(("! Shell awaits", "> "), (1, 2), 40, 2, title="Action required")
+    asking = Picture(("! Shell awaits", "Go on?"), (1, 2), 40, 2, title="Action required")
+
+    def state(picture: Picture, *working: object) -> str:
+        profile = parse_profile({**fields, "working": list(working)}, "x")
+        return Evidence(profile, now=0.0).look(picture, quiet_for=9.0, now=9.0).state
+
+    assert state(silent, rule) == WORKING
+    assert state(silent, {**rule, "outranks_title": False}) == WAITING
+    assert state(asking, rule) == WAITING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from synapse.core.agent import READY, WAITING, WORKING
@@ -30,6 +32,12 @@ EXPECTED_KIND = {
 DIALOG_NAMES = {
     "dialog_permission": "permission",
     "dialog_permission_edit": "permission",
+    "dialog_permission_request": "permission",
+    "dialog_permission_tool": "permission",
+    "dialog_permission_unchecked": "permission",
+    "dialog_unchecked": "unchecked",
+    "dialog_unchecked_80_columns": "unchecked",
+    "dialog_form": "form",
     "dialog_question": "question",
     "dialog_menu": "menu",
     "dialog_quota": "quota",
@@ -126,3 +134,12 @@ def test_a_typed_line_with_the_cursor_at_its_beginning_is_no_suggestion() -> Non
 
     assert prompt is not None
     assert prompt.text == "hello there"
+
+
+def test_both_signs_of_work_in_geminis_title_are_known() -> None:
+    shown = picture("gemini/ready_empty")
+
+    for sign in "✦⏲":
+        at_work = replace(shown, title=f"{sign}  Working… (proj)")
+        look = Evidence(bundled("gemini"), now=0.0).look(at_work, quiet_for=60.0, now=100.0)
+        assert look.state == WORKING

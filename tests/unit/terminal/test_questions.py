@@ -319,3 +319,15 @@ def test_the_options_of_a_real_hook_give_way_to_those_of_its_dialog() -> None:
         "3. Yes, and switch to auto mode · auto mode handles these prompts for you",
         "4. No",
     ]
+
+
+def test_a_form_that_codex_reports_keeps_its_own_words() -> None:
+    tracker = QuestionTracker(bundled("codex"))
+    form = Question(id="own", kind=QuestionKind.CHOICE, title="Which colour?", detail="Colour", hint="fill it in")
+    tracker.receive(reported(form))
+
+    shown = Look(picture=picture("codex/dialog_form"), state=WAITING, dialog="form", quiet_for=0.5)
+    question = asked(tracker.observe(shown, 0.0))
+
+    assert (question.title, question.detail, question.options) == ("Which colour?", "Colour", ())
+    assert question.hint == "fill it in"

@@ -22,6 +22,7 @@ from synapse.terminal.profile import (
     Signals,
     Times,
     TypingRule,
+    WorkingRule,
     parse_profile,
 )
 
@@ -50,6 +51,7 @@ def test_an_example_of_the_page_can_be_used(example: str) -> None:
         Region,
         PromptRule,
         ScreenRule,
+        WorkingRule,
         DialogRule,
         AnswerRule,
         Signals,

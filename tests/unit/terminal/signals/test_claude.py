@@ -219,3 +219,12 @@ def test_several_questions_at_once_are_left_to_the_terminal() -> None:
 )
 def test_a_payload_of_another_version_still_asks_yes_or_no(payload: dict[str, Any]) -> None:
     assert [option.label for option in claude.question_in(payload, "q").options] == ["Yes", "No"]
+
+
+def test_a_tool_of_an_mcp_server_is_shown_with_its_arguments_as_its_dialog_shows_them() -> None:
+    payload = {"tool_name": "mcp__notes__note", "tool_input": {"text": "hello", "sizes": [1, {"ä": None}]}}
+
+    question = claude.question_in(payload, "q")
+
+    assert question.title == "May it use mcp__notes__note?"
+    assert question.detail == 'text: "hello"\nsizes: [1, {"ä": null}]'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.unit.terminal.signals.recordings import recorded
 
 MESSAGES = recorded("codex", "app_server.jsonl")
 THREAD = MESSAGES[0]["params"]["thread"]["id"]
+TOOL, YES_OR_NO, FORM = recorded("codex", "tool_requests.jsonl")
 
 
 def reported() -> list[list[SignalReport]]:
@@ -279,3 +280,88 @@ def test_a_look_at_a_running_turn_does_not_end_it() -> None:
     assert kinds == [SignalKind.WORKING, SignalKind.SUBMITTED]
     end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}
     assert [report.text for report in events.read(end)] == ["FAKE-ECHO: hello"]
+
+
+def asking(request: dict[str, Any]) -> AppServerEvents:
+    """A reader of a conversation in which this was asked."""
+    events = AppServerEvents()
+    events.read({"method": "thread/started", "params": {"thread": {"id": request["params"]["threadId"]}}})
+    events.read(request)
+    return events
+
+
+def test_a_tool_of_an_mcp_server_is_a_permission_with_the_options_of_its_terminal() -> None:
+    question = read_question(TOOL, {})
+
+    assert question is not None
+    assert question.kind is QuestionKind.PERMISSION
+    assert question.title == 'Allow the notes MCP server to run tool "note"?'
+    assert question.detail == "text: the note"
+    assert [(option.label, option.effect) for option in question.options] == [
+        ("Allow", OptionEffect.ALLOW),
+        ("Allow for this session", OptionEffect.ALLOW_ALWAYS),
+        ("Always allow", OptionEffect.ALLOW_ALWAYS),
+        ("Cancel", OptionEffect.DENY),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "result"),
+    [
+        ("1", {"action": "accept", "content": {}, "_meta": None}),
+        ("2", {"action": "accept", "content": {}, "_meta": {"persist": "session"}}),
+        ("3", {"action": "accept", "content": {}, "_meta": {"persist": "always"}}),
+        ("4", {"action": "cancel", "content": None, "_meta": None}),
+    ],
+)
+def test_only_the_option_that_says_so_remembers_a_tool(option: str, result: object) -> None:
+    assert asking(TOOL).result_for("codex-0", Choice(option=option)) == (0, result)
+
+
+@pytest.mark.parametrize(
+    ("persist", "labels"),
+    [
+        (["session"], ["Allow", "Allow for this session", "Cancel"]),
+        ("always", ["Allow", "Always allow", "Cancel"]),
+        (None, ["Allow", "Cancel"]),
+        (["forever", 7], ["Allow", "Cancel"]),
+    ],
+)
+def test_a_tool_is_remembered_only_as_codex_offers_it(persist: object, labels: list[str]) -> None:
+    params = {**TOOL["params"], "_meta": {**TOOL["params"]["_meta"], "persist": persist}}
+
+    question = read_question({**TOOL, "params": params}, {})
+
+    assert question is not None
+    assert [option.label for option in question.options] == labels
+
+
+def test_the_arguments_of_a_tool_are_shown_even_if_codex_does_not_prepare_them() -> None:
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {"text": "a\nb", "count": 2, "all": [True]}}
+
+    question = read_question({**TOOL, "params": {**TOOL["params"], "_meta": meta}}, {})
+
+    assert question is not None
+    assert question.detail == "text: a\nb\ncount: 2\nall: [true]"
+
+
+@pytest.mark.parametrize(("option", "action"), [("1", "accept"), ("2", "decline"), ("3", "cancel")])
+def test_a_yes_or_no_that_an_mcp_server_asks_for_is_answered(option: str, action: str) -> None:
+    found = asking(YES_OR_NO).result_for("codex-1", Choice(option=option))
+
+    assert found is not None
+    assert (found[0], cast("dict[str, Any]", found[1])["action"]) == (1, action)
+
+
+@pytest.mark.parametrize(
+    ("request_", "word"),
+    [(FORM, "form"), ({**YES_OR_NO, "params": {**YES_OR_NO["params"], "mode": "url", "url": "https://x.y"}}, "page")],
+)
+def test_what_needs_more_than_a_yes_is_left_to_the_terminal(request_: dict[str, Any], word: str) -> None:
+    question = read_question(request_, {})
+
+    assert question is not None
+    assert question.options == ()
+    assert word in question.hint
+    assert "the MCP server notes" in question.detail
+    assert asking(request_).result_for(question.id, Choice(option="1")) is None
