@@ -31,6 +31,11 @@ class Turn:
     resumed: bool = False
     """The agent took the message before this process started: the driver follows the work and sends nothing."""
 
+    @property
+    def key(self) -> str:
+        """Names the message to a CLI that reports such names: the same in every host, unlike any other message's."""
+        return f"synapse:{self.task_id}:{self.message.message_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Deferred:

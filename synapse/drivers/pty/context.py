@@ -54,6 +54,8 @@ class SignalBuffer:
         self._saying: TextSoFar | None = None
         self.typed = ""
         """The last message that was typed, whole."""
+        self.key = ""
+        """The key by which that message was sent, if it was sent by an API."""
         self.has_reported = False
         """Whether the program has reported anything since then."""
         self.last_kind: SignalKind | None = None
@@ -64,7 +66,7 @@ class SignalBuffer:
     def begin(self, typed: str) -> None:
         """Forgets all signals: a message is about to be typed, and they are about an earlier one."""
         self._signals.clear()
-        self.typed, self._turn, self.has_reported = typed, "", False
+        self.typed, self.key, self._turn, self.has_reported = typed, "", "", False
         self._saying, self.passed_on, self.last_kind = None, "", None
 
     def add(self, signal: Signal) -> None:
@@ -94,7 +96,7 @@ class SignalBuffer:
             if signal.kind != SUBMITTED:
                 continue
             self._signals.remove(signal)
-            if signal.report is None or signal.report.is_about(self.typed):
+            if signal.report is None or signal.report.is_about(self.typed, self.key):
                 self._turn = signal.report.turn if signal.report else ""
                 return signal
         return None

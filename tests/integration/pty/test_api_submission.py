@@ -26,7 +26,7 @@ class FakeSender:
         self._stage = stage
         self._failure = failure
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         self.sent.append(text)
         if self._failure is not None:
             raise self._failure
@@ -117,7 +117,7 @@ async def test_a_refused_message_is_typed_also_if_the_worker_closes_the_turn() -
 class SlowServer:
     """An API that takes a message, and reports nothing about it for now."""
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         return "its server took it"
 
 

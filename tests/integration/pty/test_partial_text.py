@@ -52,7 +52,7 @@ class TellingSender:
     def __init__(self, stage: Stage) -> None:
         self._driver = stage.driver
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         self.report(SignalKind.SUBMITTED, text)
         self._driver.say(TextSoFar("another", "what nobody asked for"))
         return "its server took it"

@@ -85,13 +85,19 @@ class NotTaken(Exception):
     """The CLI has certainly not taken a message, which may be typed or sent again."""
 
 
+class Busy(NotTaken):
+    """The CLI has certainly not taken a message because another turn began first: it is sent again after that turn."""
+
+
 class ApiSender(Protocol):
     """Sends messages by the CLI's API, so that they need not be typed."""
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, key: str, /) -> str:
         """Sends one message; returns the proof that the CLI took it.
 
-        Raises NotTaken. After any other error the message is in doubt.
+        `key` names the message, for a CLI that reports it together with the message; see `SignalReport.key`.
+
+        Raises NotTaken, or Busy. After any other error the message is in doubt.
         """
         ...
 

@@ -187,7 +187,7 @@ class OpenCodeSender:
         """Returns what its terminal shows."""
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         """Sends one message; see `adapters.adapter.ApiSender`."""
         text = sanitise(text).strip()
         before = self._events.session
