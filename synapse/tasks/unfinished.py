@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import Final
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered
+from synapse.core.driver import Answered, SendOutcome
 from synapse.core.errors import Conflict, InvalidRequest, PersonRequired, SynapseError
 from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender
 from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
-from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 from synapse.core.task_metadata import asked_for, waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _CLEAR_SECONDS: Final = 4.0
 """How long a decision waits for the text of the message to be cleared from the agent's input."""
+
+_HAS_IT: Final = "its server has it in a conversation of the earlier program"
 
 
 class InDoubt:
@@ -66,6 +68,26 @@ class InDoubt:
             if not is_in_doubt(task) or not task.attention:
                 raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
             return await self._decide(request.verdict, task)
+
+    async def settle(self, task_id: TaskId, outcome: SendOutcome) -> None:
+        """Ends the doubt about a message that an earlier host was sending, by what its CLI says became of it."""
+        async with self._deciding:
+            task = await self._journal.load(task_id)
+            if not is_in_doubt(task) or not task.attention or self._worker.current == task.id:
+                return
+            match outcome:
+                case SendOutcome.WITHDRAWN:
+                    await self._queue_again(task, "signal", "its server had not begun it, and gave it back")
+                case SendOutcome.TAKEN:
+                    now = self._clock.now()
+                    receipt = ReceiptChanged(
+                        task_id=task.id, at=now, step=ReceiptStep.SUBMITTED, source="signal", evidence=_HAS_IT
+                    )
+                    note = "it took the message, and the host that followed its work is gone"
+                    task = await self._journal.record(receipt, *outcomes.agent_exited(task, now, note))
+                    self._replies.turn_ended(task)
+                case SendOutcome.UNKNOWN:
+                    return
 
     async def expire(self) -> None:
         """Fails every message whose deadline passed without proof that the agent took it."""
@@ -116,12 +138,13 @@ class InDoubt:
     async def _retry(self, task: Task) -> Task:
         await self._clear_input(task)
         await self._abandon_turn(task)
+        return await self._queue_again(task, "person", "a person asked for a retry")
+
+    async def _queue_again(self, task: Task, source: str, why: str) -> Task:
         now = self._clock.now()
         events: tuple[TaskEvent, ...] = (
             *outcomes.close_question(task, now, TaskState.SUBMITTED),
-            ReceiptChanged(
-                task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
-            ),
+            ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source=source, evidence=why),
             AttentionChanged(task_id=task.id, at=now, attention=""),
         )
         task = await self._journal.record(*events)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from synapse.config.private_files import make_folders, write_private
+from synapse.core.driver import SendOutcome
 from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.process import locate
@@ -99,6 +100,10 @@ class ApiSender(Protocol):
 
         Raises NotTaken, or Busy. After any other error the message is in doubt.
         """
+        ...
+
+    async def reconcile(self, key: str, /) -> SendOutcome:
+        """Returns what became of a message that an earlier host was sending; withdraws it if it only waits there."""
         ...
 
 

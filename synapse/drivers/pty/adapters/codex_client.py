@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from synapse.core.driver import SendOutcome
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
@@ -36,6 +37,7 @@ _TUI_SECONDS: Final = 15.0
 _BLIND_SECONDS: Final = 1.5
 """How long the TUI has to connect first, where the system does not show connections."""
 _RECONNECT_SECONDS: Final = 5.0
+_LAST_THREADS: Final = 10
 _LAST_TURNS: Final = 10
 _QUEUE_SIZE: Final = 100
 _SOCKET_TABLE: Final = Path("/proc/net/unix")
@@ -95,6 +97,20 @@ class CodexClient:
             raise NotTaken(_refusal(error)) from error
         return _began(result)
 
+    async def reconcile(self, key: str, /) -> SendOutcome:
+        """Looks for a message in the last conversations; see `adapters.adapter.ApiSender`."""
+        if (rpc := self._rpc) is None:
+            return SendOutcome.UNKNOWN
+        with suppress(OSError, RpcRefused):
+            listed = await rpc.call("thread/list", {"limit": _LAST_THREADS, "sortKey": "updated_at"})
+            for thread in tables_at(listed, "data"):
+                # One that cannot be read hides no message of the others.
+                with suppress(RpcRefused):
+                    outcome = await _look_up(rpc, text_at(thread, "id"), key)
+                    if outcome is not SendOutcome.UNKNOWN:
+                        return outcome
+        return SendOutcome.UNKNOWN
+
     async def answer(self, question_id: str, choice: Choice) -> bool:
         """Answers a request of the server; False when it is not open, or cannot be answered with this choice."""
         found = self._events.result_for(question_id, choice)
@@ -149,10 +165,10 @@ class CodexClient:
                     await pause(_RETRY_SECONDS)
         if (rpc := self._rpc) is not None and rpc is not broken:
             with suppress(RpcRefused):
-                queued = await _queued(rpc, thread, key)
-                if queued and await _withdrawn(rpc, thread, queued):
+                outcome = await _look_up(rpc, thread, key)
+                if outcome is SendOutcome.WITHDRAWN:
                     raise Busy("the connection to its server broke, and the message was withdrawn from its queue")
-                if queued or await _has_turn(rpc, thread, key):
+                if outcome is SendOutcome.TAKEN:
                     return _TAKEN
         raise ConnectionResetError("the connection to its server broke while the message was sent")
 
@@ -264,6 +280,14 @@ async def _withdrawn(rpc: RpcClient, thread: str, queued: str) -> bool:
     """Takes a message out of the server's queue; False if its turn has begun."""
     result = await rpc.call("thread/queue/delete", {"threadId": thread, "queuedSubmissionId": queued})
     return result.get("deleted") is True
+
+
+async def _look_up(rpc: RpcClient, thread: str, key: str) -> SendOutcome:
+    """Returns what became of a message in a conversation; withdraws it if it is queued there."""
+    queued = await _queued(rpc, thread, key)
+    if queued and await _withdrawn(rpc, thread, queued):
+        return SendOutcome.WITHDRAWN
+    return SendOutcome.TAKEN if queued or await _has_turn(rpc, thread, key) else SendOutcome.UNKNOWN
 
 
 async def _has_turn(rpc: RpcClient, thread: str, key: str) -> bool:

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final, cast
 
 from synapse.client.events import EventDecoder
+from synapse.core.driver import SendOutcome
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
@@ -200,6 +201,10 @@ class OpenCodeSender:
             return await self._prompt(session, {"parts": [{"type": "text", "text": text}], **settings}, seen)
         finally:
             self._expected = None
+
+    async def reconcile(self, _key: str, /) -> SendOutcome:
+        """Returns UNKNOWN: it has no names for messages."""
+        return SendOutcome.UNKNOWN
 
     def take(self, report: SignalReport) -> None:
         """Takes a report of the server's events, which may be about our message."""
