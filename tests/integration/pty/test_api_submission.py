@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 
 from synapse.core.driver import Answered, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
+from synapse.core.message import TextPart
 from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import Profile
-from synapse.terminal.signals.report import SignalKind, SignalReport
+from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
 from tests.integration.pty.terminals import (
     BOUND,
     Forgetful,
@@ -137,6 +138,26 @@ async def test_a_refused_message_is_typed_also_if_the_worker_closes_the_turn() -
             assert refused == [Typing(), Deferred("no conversation is open")]
             assert names(typed)[:2] == ["Typing", "Submitted"]
             assert len(sender.sent) == 1
+
+
+async def test_the_end_of_another_turn_that_is_reported_late_is_not_ours() -> None:
+    async with asyncio.timeout(3 * BOUND):
+        async with staged(agent("deaf"), silent_program()) as stage:
+            await stage.ready()
+            stage.adapter.sends = SlowServer()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await until(lambda: stage.driver.view().why == "its server took it", "working by its server's word")
+            stage.driver.say(TextSoFar("theirs", "not for us"))
+            stage.driver.report(replace(report(SignalKind.ANSWERED, "not for us"), turn="theirs"))
+            await asyncio.wait((turn,), timeout=0.2)
+            assert not turn.done()
+
+            stage.driver.report(replace(report(SignalKind.SUBMITTED), key=new_turn("hello").key, turn="ours"))
+            stage.driver.report(replace(report(SignalKind.ANSWERED, "for us"), turn="ours"))
+
+            events = await asyncio.wait_for(turn, BOUND)
+            assert events[-1] == Answered(parts=(TextPart(text="for us"),), source="signal")
+            assert "PartialAnswer" not in names(events)
 
 
 class SlowServer(Forgetful):
