@@ -21,9 +21,9 @@ from tests.integration.attach.seat import Seat, seated
 from tests.real_clis.benches import Bench, bench_for, eventually
 
 ROUNDS = 30
-STEP_SECONDS = 0.004
+STEP_SECONDS = 0.002
 """The other turn begins a little later in each round, before and after the message arrives."""
-FIRST_SECONDS = 0.03
+FIRST_SECONDS = 0.04
 ESC = b"\x1b"
 
 
@@ -104,16 +104,20 @@ def turns_on_disk(bench: Bench) -> list[list[str]]:
 def test_a_message_never_joins_a_turn_that_begins_at_the_same_moment() -> None:
     with codex() as bench:
         bench.synapse("send", AGENT, "calibrate:one-line:1 please", "--response", "--timeout", "50")
-        asyncio.run(race(bench))
+        answers = asyncio.run(race(bench))
         turns = turns_on_disk(bench)
 
     ours = [prompts for prompts in turns if any("calibrate:queued:" in prompt for prompt in prompts)]
     # Their prompt may come into our turn, as a person's does who types while the agent works.
     assert ["calibrate:queued:" in prompts[0] for prompts in ours] == [True] * ROUNDS
     assert sum(prompt.count("calibrate:queued:") for prompts in turns for prompt in prompts) == ROUNDS
+    alone = [answer for prompts, answer in zip(ours, answers, strict=True) if len(prompts) == 1]
+    assert set(alone) == {"It waited for its turn."}
 
 
-async def race(bench: Bench) -> None:
+async def race(bench: Bench) -> list[str]:
+    """Returns the answers to our messages."""
+    answers: list[str] = []
     async with beside_tui(bench) as (rpc, thread):
         for number in range(ROUNDS):
             await asyncio.to_thread(eventually, lambda: is_at_rest(bench))
@@ -123,8 +127,10 @@ async def race(bench: Bench) -> None:
             await rpc.call("turn/start", {"threadId": thread, "input": prompt})
             task_id = await sending
             await asyncio.to_thread(eventually, lambda task_id=task_id: has_ended(bench, task_id))
-            assert task(bench, task_id)["status"] == "completed"
+            (answer,) = objects_in(task(bench, task_id), "artifacts")
+            answers.append(objects_in(answer, "parts")[0]["text"])
         assert (await rpc.call("thread/queue/list", {"threadId": thread}))["data"] == []
+    return answers
 
 
 @pytest.mark.timeout(120)
