@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +121,13 @@ async def race(bench: Bench) -> list[str]:
     answers: list[str] = []
     async with beside_tui(bench) as (rpc, thread):
         for number in range(ROUNDS):
-            await asyncio.to_thread(eventually, lambda: is_at_rest(bench))
+            await asyncio.to_thread(eventually, partial(is_at_rest, bench))
             sending = asyncio.create_task(asyncio.to_thread(send, bench, f"queued:{number}"))
             await asyncio.wait((sending,), timeout=FIRST_SECONDS + number * STEP_SECONDS)
             prompt = [{"type": "text", "text": f"calibrate:one-line:{100 + number} theirs"}]
             await rpc.call("turn/start", {"threadId": thread, "input": prompt})
             task_id = await sending
-            await asyncio.to_thread(eventually, lambda task_id=task_id: has_ended(bench, task_id))
+            await asyncio.to_thread(eventually, partial(has_ended, bench, task_id))
             (answer,) = objects_in(task(bench, task_id), "artifacts")
             answers.append(objects_in(answer, "parts")[0]["text"])
         assert (await rpc.call("thread/queue/list", {"threadId": thread}))["data"] == []
