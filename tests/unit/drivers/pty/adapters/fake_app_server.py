@@ -11,6 +11,8 @@ from websockets.asyncio.server import Server, ServerConnection, unix_serve
 from websockets.exceptions import ConnectionClosed
 
 THREAD = "thread-1"
+UNREADABLE = "thread-0"
+"""A conversation that the server lists, and cannot read."""
 
 
 @dataclass
@@ -101,6 +103,8 @@ class FakeAppServer:
         match method:
             case "thread/loaded/list":
                 return {"result": {"data": self.threads}}
+            case "thread/list":
+                return {"result": {"data": [{"id": thread} for thread in self.threads]}}
             case "thread/read":
                 return {"result": {"thread": {"id": params["threadId"], "ephemeral": False}}}
             case "thread/resume" if self.resumes_after > 0 or not self.turns:
@@ -114,7 +118,7 @@ class FakeAppServer:
                 return {"result": {}}
 
     def _answer_queue(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if not self.has_queue:
+        if not self.has_queue or params["threadId"] == UNREADABLE:
             return {"error": {"code": -32600, "message": f"Invalid request: unknown variant `{method}`"}}
         entries = [entry for entry in self.queue if entry["id"] == params.get("queuedSubmissionId")]
         match method:

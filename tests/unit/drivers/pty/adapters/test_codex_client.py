@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from synapse.core.driver import SendOutcome
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import codex_client
 from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
+from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, UNREADABLE, FakeAppServer
 from tests.unit.drivers.pty.adapters.launches import until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
@@ -149,6 +150,33 @@ async def test_a_message_that_is_still_queued_after_the_connection_broke_is_with
         await with_client(tmp_path, server, send_hello)
 
     assert (server.queue, server.turns) == ([], [])
+
+
+async def reconciled(client: CodexClient, _listener: KeepingListener) -> SendOutcome:
+    return await client.reconcile(KEY)
+
+
+async def test_a_message_that_an_earlier_host_left_in_the_queue_is_withdrawn(tmp_path: Path) -> None:
+    server = FakeAppServer(threads=[UNREADABLE, THREAD])
+    server.queue = [{"id": f"q-{key}", "input": [], "clientUserMessageId": key} for key in ("another", KEY)]
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.WITHDRAWN
+    assert [entry["clientUserMessageId"] for entry in server.queue] == ["another"]
+
+
+async def test_a_message_that_an_earlier_host_had_sent_is_found_in_its_turn(tmp_path: Path) -> None:
+    server = FakeAppServer(threads=[UNREADABLE, THREAD])
+    said: dict[str, Any] = {"type": "userMessage", "clientId": KEY, "content": []}
+    server.turns = [{"id": "turn-1", "status": "interrupted", "items": [said]}]
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.TAKEN
+
+
+@pytest.mark.parametrize("has_queue", [True, False])
+async def test_a_message_that_is_nowhere_stays_in_doubt(tmp_path: Path, *, has_queue: bool) -> None:
+    server = FakeAppServer(has_queue=has_queue)
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.UNKNOWN
 
 
 async def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: Path) -> None:
