@@ -20,7 +20,7 @@ from synapse.config.process import SystemClock, new_context_id, new_id, new_task
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
 from synapse.core.agent import READY, AgentEntry
-from synapse.core.driver import Driver, SendOutcome, message_key
+from synapse.core.driver import Driver, SendOutcome
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message
@@ -200,14 +200,11 @@ class AgentRuntime:
 
     async def settle_doubts(self) -> None:
         """Asks the agent's CLI, once it is ready, about messages that an earlier host may have given to it."""
-        in_doubt = [task for task in self._journal.open_tasks() if task.attention and recovery.is_in_doubt(task)]
-        if not in_doubt:
+        if not self._in_doubt.has_any:
             return
         try:
             await self._agent.driver.wait_ready()
-            for task in in_doubt:
-                key = message_key(task.id, recovery.last_prompt(task))
-                await self._in_doubt.settle(task.id, await self._agent.reconcile(key))
+            await self._in_doubt.reconcile(self._agent.reconcile)
         except SynapseError as error:
             # The agent has ended, or the store fails: a person can still decide.
             log.warning("doubt_not_settled", extra={"error": error.code})

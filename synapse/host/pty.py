@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 _LAST_LINES: Final = 20
 _SHOWN_LINES: Final = 15
-_SENDER_SECONDS: Final = 10.0
+_SENDER_SECONDS: Final = 2.0
 _SENDER_LOOK_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 2.0
 _MAX_SHOWN_TASKS: Final = 5

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from synapse.core.driver import DeliveryUncertain, Failed, SendOutcome, Typing
+from synapse.core.caller import Caller
+from synapse.core.driver import DeliveryUncertain, Failed, SendOutcome, Typing, message_key
+from synapse.core.errors import Conflict
+from synapse.core.requests import ResolveTask
 from synapse.core.task import ReceiptStep, Task, TaskState
 from tests.fakes.driver import FakeDriver
 from tests.fakes.harness import AgentHarness, working
+from tests.fakes.stores import settle
 
 STUCK = (Typing(), DeliveryUncertain("no proof"), Failed("never", "reached"))
 
@@ -18,6 +25,16 @@ def stuck() -> FakeDriver:
     driver.holds_before = Failed
     driver.go_on.clear()
     return driver
+
+
+def cli_that_says(outcome: SendOutcome, task: Task) -> Callable[[str], Awaitable[SendOutcome]]:
+    """A CLI that knows this message by its key."""
+
+    async def ask(key: str) -> SendOutcome:
+        assert key == message_key(task.id, task.message)
+        return outcome
+
+    return ask
 
 
 async def left_in_doubt() -> tuple[AgentHarness, Task]:
@@ -32,7 +49,7 @@ async def left_in_doubt() -> tuple[AgentHarness, Task]:
 async def test_a_message_that_its_cli_gave_back_is_sent_again() -> None:
     harness, task = await left_in_doubt()
     async with working(harness):
-        await harness.in_doubt.settle(task.id, SendOutcome.WITHDRAWN)
+        await harness.in_doubt.reconcile(cli_that_says(SendOutcome.WITHDRAWN, task))
         ended = await harness.finished(task)
 
     assert (ended.state, ended.attention) == (TaskState.COMPLETED, "")
@@ -44,7 +61,7 @@ async def test_a_message_that_its_cli_gave_back_is_sent_again() -> None:
 async def test_a_message_that_its_cli_has_is_not_sent_again_and_has_no_answer() -> None:
     harness, task = await left_in_doubt()
     async with working(harness):
-        await harness.in_doubt.settle(task.id, SendOutcome.TAKEN)
+        await harness.in_doubt.reconcile(cli_that_says(SendOutcome.TAKEN, task))
         ended = await harness.finished(task)
 
     assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
@@ -55,17 +72,37 @@ async def test_a_message_that_its_cli_has_is_not_sent_again_and_has_no_answer() 
 async def test_where_the_cli_knows_nothing_a_person_still_decides() -> None:
     harness, task = await left_in_doubt()
     async with working(harness):
-        await harness.in_doubt.settle(task.id, SendOutcome.UNKNOWN)
+        await harness.in_doubt.reconcile(cli_that_says(SendOutcome.UNKNOWN, task))
 
         assert await harness.task(task.id) == task
     assert task.attention
+
+
+async def test_a_persons_decision_waits_for_what_the_cli_says() -> None:
+    harness, task = await left_in_doubt()
+    async with working(harness):
+        deciding: list[asyncio.Task[Task]] = []
+
+        async def ask(_key: str) -> SendOutcome:
+            retry = ResolveTask(task_id=task.id, verdict="retry")
+            deciding.append(asyncio.ensure_future(harness.service.handle(retry, Caller(via_socket=True))))
+            await settle()
+            assert harness.driver.typed == []
+            return SendOutcome.WITHDRAWN
+
+        await harness.in_doubt.reconcile(ask)
+        with pytest.raises(Conflict):
+            await deciding[0]
+        await harness.finished(task)
+
+    assert harness.driver.typed == ["one"]
 
 
 @pytest.mark.parametrize("outcome", SendOutcome)
 async def test_a_message_of_the_turn_that_runs_is_left_alone(outcome: SendOutcome) -> None:
     async with working(AgentHarness(stuck())) as harness:
         task = await harness.raised(await harness.send("one"))
-        await harness.in_doubt.settle(task.id, outcome)
+        await harness.in_doubt.reconcile(cli_that_says(outcome, task))
 
         assert await harness.task(task.id) == task
     assert harness.driver.typed == ["one"]
