@@ -31,6 +31,26 @@ class Turn:
     resumed: bool = False
     """The agent took the message before this process started: the driver follows the work and sends nothing."""
 
+    @property
+    def key(self) -> str:
+        """Names the message to a CLI that reports such names; see `message_key`."""
+        return message_key(self.task_id, self.message)
+
+
+def message_key(task_id: TaskId, message: Message) -> str:
+    """Returns the name of a task's message: the same in every host, and no other message has it."""
+    return f"synapse:{task_id}:{message.message_id}"
+
+
+class SendOutcome(StrEnum):
+    """What became of a message that a host was sending by a CLI's API when it ended."""
+
+    TAKEN = "taken"
+    """The CLI has it."""
+    WITHDRAWN = "withdrawn"
+    """The CLI had it in a queue, and has given it back: it was not, and will not be, worked on."""
+    UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True, slots=True)
 class Deferred:

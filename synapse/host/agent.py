@@ -20,7 +20,7 @@ from synapse.config.process import SystemClock, new_context_id, new_id, new_task
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
 from synapse.core.agent import READY, AgentEntry
-from synapse.core.driver import Driver
+from synapse.core.driver import Driver, SendOutcome
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message, MessageId
@@ -64,6 +64,11 @@ async def _nothing() -> None:
     """Does nothing: most agents end all of their work in `stop`."""
 
 
+async def _unknown(_key: str) -> SendOutcome:
+    """Returns UNKNOWN: most agents have no names for messages."""
+    return SendOutcome.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAgent:
     """A started agent: its driver, how it ends, and what it declares."""
@@ -90,6 +95,8 @@ class RunningAgent:
     """Returns the answer to a message that needs no turn."""
     can_resume: Callable[[Task], bool] = ends_with_us
     """Whether the agent has a task's last message, and can report after a restart what came of it."""
+    reconcile: Callable[[str], Awaitable[SendOutcome]] = _unknown
+    """Finds out what became of a message, by its key, that an earlier host was sending to the CLI."""
     acceptance: Acceptance = ANYTHING
     input_modes: tuple[str, ...] = ()
     """The media types of its own card, if it has one, which then decides what it refuses; else empty."""
@@ -203,6 +210,17 @@ class AgentRuntime:
         """
         await self._intake.resume(plan)
         await self._reply_recovery.take(plan.waiting)
+
+    async def settle_doubts(self) -> None:
+        """Asks the agent's CLI, once it is ready, about messages that an earlier host may have given to it."""
+        if not self._in_doubt.has_any:
+            return
+        try:
+            await self._agent.driver.wait_ready()
+            await self._in_doubt.reconcile(self._agent.reconcile)
+        except SynapseError as error:
+            # The agent has ended, or the store fails: a person can still decide.
+            log.warning("doubt_not_settled", extra={"error": error.code})
 
     async def recover_store(self) -> None:
         """Restores a store that was deleted, and records the end of a turn whose answer waits for it."""

@@ -116,6 +116,7 @@ class Host:
             jobs.append(replaced)
             log.info("host_started", extra=_identity(self._me))
             await runtime.resume(plan)
+            jobs.append(group.create_task(runtime.settle_doubts()))
             ends: set[asyncio.Future[Any]] = {stop, replaced, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self.restarts = stop.done() and stop.result() == RESTART

@@ -28,11 +28,13 @@ from synapse.config.process import SystemClock, log_to, new_id
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
+from synapse.core.driver import SendOutcome
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import Choice
 from synapse.core.requests import SECRET_HEADER
 from synapse.core.task import Task
 from synapse.core.text import sanitise
+from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters.adapter import (
     Adapter,
     ApiSender,
@@ -68,6 +70,8 @@ log = logging.getLogger(__name__)
 
 _LAST_LINES: Final = 20
 _SHOWN_LINES: Final = 15
+_SENDER_SECONDS: Final = 2.0
+_SENDER_LOOK_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 2.0
 _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
@@ -176,6 +180,7 @@ async def _start(
         cli_pid=program.pid,
         on_stopped=lambda tasks: report_queued_messages(me, tasks, is_person_there=person is not None),
         on_served=program.load_screen,
+        reconcile=signals.reconcile,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
         lacks=profile.lacks,
@@ -322,6 +327,15 @@ class CliSignals:
     def sender(self) -> ApiSender | None:
         """Returns what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
+
+    async def reconcile(self, key: str) -> SendOutcome:
+        """Finds out what became of a message that an earlier host was sending; see `adapters.adapter.ApiSender`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SENDER_SECONDS):
+                while (sender := self.sender()) is None:
+                    await pause(_SENDER_LOOK_SECONDS)
+                return await sender.reconcile(key)
+        return SendOutcome.UNKNOWN
 
     def correction(self, shown: str) -> str:
         """Returns a correction of the CLI's last output, if that would mislead a person; else an empty string."""

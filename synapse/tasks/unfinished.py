@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered
+from synapse.core.driver import Answered, SendOutcome, message_key
 from synapse.core.errors import Conflict, InvalidRequest, PersonRequired, SynapseError
 from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _CLEAR_SECONDS: Final = 4.0
 """How long a decision waits for the text of the message to be cleared from the agent's input."""
+
+_HAS_IT: Final = "its server has it in a conversation of the earlier program"
 
 
 class InDoubt:
@@ -64,9 +66,42 @@ class InDoubt:
         async with self._deciding:
             # Another decision, or proof, may have arrived first.
             task = await self._journal.load(task.id)
-            if not is_in_doubt(task) or not task.attention:
+            if not _needs_decision(task):
                 raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
             return await self._decide(request.verdict, task)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a message is in doubt."""
+        return any(map(_needs_decision, self._journal.open_tasks()))
+
+    async def reconcile(self, ask: Callable[[str], Awaitable[SendOutcome]]) -> None:
+        """Settles the doubts that an earlier host left, by what the CLI says; `ask` takes the key of a message."""
+        for task in filter(_needs_decision, self._journal.open_tasks()):
+            # Nobody decides meanwhile: the CLI would withdraw the message that a person lets us send again.
+            async with self._deciding:
+                if self._worker.current == task.id or not _needs_decision(await self._journal.load(task.id)):
+                    continue
+                outcome = await ask(message_key(task.id, last_prompt(task)))
+                # It may have been canceled.
+                latest = await self._journal.load(task.id)
+                if _needs_decision(latest):
+                    await self._settle(latest, outcome)
+
+    async def _settle(self, task: Task, outcome: SendOutcome) -> None:
+        match outcome:
+            case SendOutcome.WITHDRAWN:
+                await self._queue_again(task, "signal", "its server had not begun it, and gave it back")
+            case SendOutcome.TAKEN:
+                now = self._clock.now()
+                receipt = ReceiptChanged(
+                    task_id=task.id, at=now, step=ReceiptStep.SUBMITTED, source="signal", evidence=_HAS_IT
+                )
+                note = "it took the message, and the host that followed its work is gone"
+                task = await self._journal.record(receipt, *outcomes.agent_exited(task, now, note))
+                self._replies.turn_ended(task)
+            case SendOutcome.UNKNOWN:
+                return
 
     async def expire(self) -> None:
         """Fails every message whose deadline passed without proof that the agent took it."""
@@ -80,9 +115,7 @@ class InDoubt:
         if not task.is_overdue(self._clock):
             return False
         # A message that is being typed is not stopped half way: soon there is proof, or doubt.
-        return (is_waiting_in_queue(task) and task.id != self._worker.current) or (
-            is_in_doubt(task) and bool(task.attention)
-        )
+        return (is_waiting_in_queue(task) and task.id != self._worker.current) or _needs_decision(task)
 
     async def _decide(self, verdict: str, task: Task) -> Task:
         match verdict:
@@ -117,12 +150,13 @@ class InDoubt:
     async def _retry(self, task: Task) -> Task:
         await self._clear_input(task)
         await self._abandon_turn(task)
+        return await self._queue_again(task, "person", "a person asked for a retry")
+
+    async def _queue_again(self, task: Task, source: str, why: str) -> Task:
         now = self._clock.now()
         events: tuple[TaskEvent, ...] = (
             *outcomes.close_question(task, now, TaskState.SUBMITTED),
-            ReceiptChanged(
-                task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
-            ),
+            ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source=source, evidence=why),
             AttentionChanged(task_id=task.id, at=now, attention=""),
         )
         task = await self._journal.record(*events)
@@ -192,6 +226,10 @@ class ReplyRecovery:
             await self._journal.record(*outcomes.agent_exited(waiting, self._clock.now(), note))
         elif asked.state.is_terminal:
             await self._intake.take_missed_reply(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
+
+
+def _needs_decision(task: Task) -> bool:
+    return is_in_doubt(task) and bool(task.attention)
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:

@@ -39,10 +39,14 @@ class Signal:
         """The end of the turn that the signal reports."""
         return Settled(self.source, self.detail, self.report.reason if self.report else "")
 
-    def ends(self, turn: str) -> bool:
-        """Returns whether the signal ends the turn of that name; an unknown name fits every turn."""
-        names = {turn, self.report.turn if self.report else ""} - {""}
-        return self.kind in (ANSWERED, SignalKind.FAILED) and len(names) < 2
+    @property
+    def turn(self) -> str:
+        """The program's name of the turn; empty if it is unknown."""
+        return self.report.turn if self.report else ""
+
+    @property
+    def is_end(self) -> bool:
+        return self.kind in (ANSWERED, SignalKind.FAILED)
 
 
 class SignalBuffer:
@@ -54,6 +58,8 @@ class SignalBuffer:
         self._saying: TextSoFar | None = None
         self.typed = ""
         """The last message that was typed, whole."""
+        self.key = ""
+        """The key by which that message was sent, if it was sent by an API."""
         self.has_reported = False
         """Whether the program has reported anything since then."""
         self.last_kind: SignalKind | None = None
@@ -64,7 +70,7 @@ class SignalBuffer:
     def begin(self, typed: str) -> None:
         """Forgets all signals: a message is about to be typed, and they are about an earlier one."""
         self._signals.clear()
-        self.typed, self._turn, self.has_reported = typed, "", False
+        self.typed, self.key, self._turn, self.has_reported = typed, "", "", False
         self._saying, self.passed_on, self.last_kind = None, "", None
 
     def add(self, signal: Signal) -> None:
@@ -84,9 +90,7 @@ class SignalBuffer:
     @property
     def said(self) -> str:
         """What the program has said so far in our turn."""
-        if self._saying is None or len({self._turn, self._saying.turn} - {""}) > 1:
-            return ""
-        return self._saying.text
+        return self._saying.text if self._saying is not None and self._is_ours(self._saying.turn) else ""
 
     def take_submission(self) -> Signal | None:
         """Returns and removes the signal that our message was taken; drops those about a person's own prompts."""
@@ -94,7 +98,7 @@ class SignalBuffer:
             if signal.kind != SUBMITTED:
                 continue
             self._signals.remove(signal)
-            if signal.report is None or signal.report.is_about(self.typed):
+            if signal.report is None or signal.report.is_about(self.typed, self.key):
                 self._turn = signal.report.turn if signal.report else ""
                 return signal
         return None
@@ -102,7 +106,14 @@ class SignalBuffer:
     def end(self) -> Settled | None:
         """Returns the end of our turn, if a signal reports it."""
         self.take_submission()
-        return next((signal.settled for signal in self._signals if signal.ends(self._turn)), None)
+        return next((signal.settled for signal in self._signals if signal.is_end and self._is_ours(signal.turn)), None)
+
+    def _is_ours(self, turn: str) -> bool:
+        """Returns whether the turn of that name is ours; an unknown name fits every turn."""
+        if self.key and not self._turn:
+            # A message that was sent may have waited in the program for another turn, of which we hear first.
+            return not turn
+        return len({self._turn, turn} - {""}) < 2
 
 
 @dataclass(slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class PtyDriver:
             self._context.signals.begin(text)
             self._context.interrupt_retry = InterruptRetry()
             if not self._is_dropped:
-                async with aclosing(self._take(text)) as events:
+                async with aclosing(self._take(text, turn.key)) as events:
                     async for event in events:
                         yield event
         finally:
@@ -220,7 +220,7 @@ class PtyDriver:
         self._watcher.close()
         await self.program.stop()
 
-    async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
+    async def _take(self, text: str, key: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None
         shown = ShownAnswer(self._context, text)
         sender = self._sender()
@@ -229,7 +229,7 @@ class PtyDriver:
             submission = Delivery(text, self._profile)
             submitting = self._key_submitter.deliver(submission)
         else:
-            submission = ApiSubmitter(self._context, sender, text)
+            submission = ApiSubmitter(self._context, sender, text, key)
             submitting = submission.events()
         self._submission = submission
         async with aclosing(submitting) as events:

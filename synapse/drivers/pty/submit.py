@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from synapse.core.agent import WORKING
 from synapse.core.driver import DEGRADED, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
-from synapse.drivers.pty.adapters.adapter import ApiSender, NotTaken
+from synapse.drivers.pty.adapters.adapter import ApiSender, Busy, NotTaken
 from synapse.drivers.pty.context import PtyContext
 from synapse.terminal.delivery import (
     Clear,
@@ -98,12 +98,13 @@ class KeySubmitter:
 
 
 class ApiSubmitter:
-    """Sends one message by the program's API."""
+    """Sends one message by the program's API. `key` names the message there."""
 
-    def __init__(self, context: PtyContext, sender: ApiSender, text: str) -> None:
+    def __init__(self, context: PtyContext, sender: ApiSender, text: str, key: str) -> None:
         self._context = context
         self._sender = sender
         self._text = text
+        self._key = key
         self._has_begun = False
         self._is_dropped = False
         self.was_refused = False
@@ -141,8 +142,11 @@ class ApiSubmitter:
 
     async def _send(self) -> Submitted | Deferred | DeliveryUncertain:
         self._has_begun = True
+        self._context.signals.key = self._key
         try:
-            evidence = await self._sender.send(self._text)
+            evidence = await self._sender.send(self._text, self._key)
+        except Busy as error:
+            return Deferred(str(error))
         except NotTaken as error:
             self.was_refused = True
             return Deferred(str(error))

@@ -199,7 +199,8 @@ class AppServerEvents:
             case "userMessage" if is_complete and not self._turn.is_submitted:
                 self._turn.is_submitted = True
                 prompt = "\n".join(filter(None, (text_at(content, "text") for content in tables_at(item, "content"))))
-                return [_report(SignalKind.SUBMITTED, "its server has the prompt", prompt, self._turn.id)]
+                report = _report(SignalKind.SUBMITTED, "its server has the prompt", prompt, self._turn.id)
+                return [replace(report, key=text_at(item, "clientId"))]
             case _:
                 pass
         return []

@@ -64,6 +64,8 @@ class SignalReport:
     reason: str = ""
     """The stable code of a turn that failed."""
     turn: str = ""
+    key: str = ""
+    """The name that the sender of the submitted prompt gave it, if the CLI has such names."""
     question: Question | None = None
     """The question, with WAITING, if the CLI reports it."""
 
@@ -72,8 +74,13 @@ class SignalReport:
         """The agent's state from now on."""
         return _STATES[self.kind]
 
-    def is_about(self, typed: str) -> bool:
-        """Returns whether the submitted prompt is the typed text; CLIs change line breaks and blanks."""
+    def is_about(self, typed: str, key: str = "") -> bool:
+        """Returns whether the submitted prompt is the message with this key, or, without keys, the typed text.
+
+        CLIs change line breaks and blanks.
+        """
+        if self.key and key:
+            return self.key == key
         return not self.text or compact(typed) in compact(self.text)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_profile
-from synapse.core.driver import Answered, Turn, TurnEvent
+from synapse.core.driver import Answered, SendOutcome, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
@@ -53,6 +53,13 @@ def agent(name: str, *arguments: str) -> tuple[str, ...]:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(more or {})}
+
+
+class Forgetful:
+    """An API that has no names for messages, so that nobody can ask later what became of one."""
+
+    async def reconcile(self, _key: str, /) -> SendOutcome:
+        return SendOutcome.UNKNOWN
 
 
 class FakeAdapter:

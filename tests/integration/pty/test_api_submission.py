@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from synapse.core.driver import Answered, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
-from synapse.drivers.pty.adapters.adapter import NotTaken
+from synapse.core.message import TextPart
+from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import Profile
-from synapse.terminal.signals.report import SignalKind, SignalReport
-from tests.integration.pty.terminals import BOUND, Stage, agent, dummy, line_program, names, new_turn, staged, until
+from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
+from tests.integration.pty.terminals import (
+    BOUND,
+    Forgetful,
+    Stage,
+    agent,
+    dummy,
+    line_program,
+    names,
+    new_turn,
+    staged,
+    until,
+)
 
 pytestmark = pytest.mark.integration
 
 
-class FakeSender:
+class FakeSender(Forgetful):
     """An API that answers as the test says, and keeps the messages that it gets."""
 
     def __init__(self, stage: Stage, failure: Exception | None = None) -> None:
@@ -26,7 +39,7 @@ class FakeSender:
         self._stage = stage
         self._failure = failure
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         self.sent.append(text)
         if self._failure is not None:
             raise self._failure
@@ -89,6 +102,19 @@ async def test_a_message_that_was_certainly_not_taken_is_typed_the_next_time() -
             assert len(sender.sent) == 1
 
 
+async def test_behind_another_turn_a_message_waits_and_is_sent_again() -> None:
+    async with asyncio.timeout(3 * BOUND):
+        async with staged(agent("deaf"), silent_program()) as stage:
+            sender = stage.adapter.sends = FakeSender(stage, Busy("another turn runs"))
+            waits = await stage.turn("hello")
+            stage.adapter.sends = FakeSender(stage)
+            events = await stage.turn("hello")
+
+            assert waits == [Typing(), Deferred("another turn runs")]
+            assert events[1] == Submitted("signal", "its server took it")
+            assert len(sender.sent) == 1
+
+
 async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEvent]:
     """Follows a turn as the worker does, which closes it after Deferred."""
     seen: list[TurnEvent] = []
@@ -114,10 +140,30 @@ async def test_a_refused_message_is_typed_also_if_the_worker_closes_the_turn() -
             assert len(sender.sent) == 1
 
 
-class SlowServer:
+async def test_the_end_of_another_turn_that_is_reported_late_is_not_ours() -> None:
+    async with asyncio.timeout(3 * BOUND):
+        async with staged(agent("deaf"), silent_program()) as stage:
+            await stage.ready()
+            stage.adapter.sends = SlowServer()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await until(lambda: stage.driver.view().why == "its server took it", "working by its server's word")
+            stage.driver.say(TextSoFar("theirs", "not for us"))
+            stage.driver.report(replace(report(SignalKind.ANSWERED, "not for us"), turn="theirs"))
+            await asyncio.wait((turn,), timeout=0.2)
+            assert not turn.done()
+
+            stage.driver.report(replace(report(SignalKind.SUBMITTED), key=new_turn("hello").key, turn="ours"))
+            stage.driver.report(replace(report(SignalKind.ANSWERED, "for us"), turn="ours"))
+
+            events = await asyncio.wait_for(turn, BOUND)
+            assert events[-1] == Answered(parts=(TextPart(text="for us"),), source="signal")
+            assert "PartialAnswer" not in names(events)
+
+
+class SlowServer(Forgetful):
     """An API that takes a message, and reports nothing about it for now."""
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         return "its server took it"
 
 
@@ -168,6 +214,20 @@ async def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_prog
             stage.driver.report(report(SignalKind.ANSWERED, "hello too"))
             await asyncio.wait_for(following, BOUND)
             assert names(events) == ["Typing", "DeliveryUncertain", "Submitted", "TurnStarted", "Answered"]
+
+
+async def test_a_prompt_of_the_same_text_with_another_key_is_no_proof() -> None:
+    async with asyncio.timeout(3 * BOUND):
+        async with staged(agent("deaf"), silent_program()) as stage:
+            events, following = await in_doubt(stage)
+            prompt = report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello")
+            stage.driver.report(replace(prompt, key="a person's own"))
+            await asyncio.wait((following,), timeout=0.2)
+            assert names(events) == ["Typing", "DeliveryUncertain"]
+
+            stage.driver.report(replace(prompt, key=new_turn("hello").key, text="as its server shows it"))
+            await until(lambda: "Submitted" in names(events), "proof", lambda: events)
+            following.cancel()
 
 
 async def test_a_person_may_end_the_doubt() -> None:

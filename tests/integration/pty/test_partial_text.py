@@ -13,7 +13,7 @@ from synapse.core.driver import Answered, PartialAnswer, TurnEvent
 from synapse.core.message import text_of
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
-from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, new_turn, staged
+from tests.integration.pty.terminals import BOUND, Forgetful, Stage, agent, line_program, new_turn, staged
 
 pytestmark = pytest.mark.integration
 
@@ -46,13 +46,13 @@ async def test_stable_text_is_passed_on_before_the_turn_ends_and_moving_text_is_
         assert text_of(answer.parts) == f"{said.text}\n72 and a low of 58."
 
 
-class TellingSender:
+class TellingSender(Forgetful):
     """An API that takes a message, and reports the text of that turn and of another."""
 
     def __init__(self, stage: Stage) -> None:
         self._driver = stage.driver
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         self.report(SignalKind.SUBMITTED, text)
         self._driver.say(TextSoFar("another", "what nobody asked for"))
         return "its server took it"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from synapse.config.private_files import make_folders, write_private
+from synapse.core.driver import SendOutcome
 from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.process import locate
@@ -90,14 +91,24 @@ class NotTaken(Exception):
     """The CLI has certainly not taken a message, which may be typed or sent again."""
 
 
+class Busy(NotTaken):
+    """The CLI has certainly not taken a message because another turn began first: it is sent again after that turn."""
+
+
 class ApiSender(Protocol):
     """Sends messages by the CLI's API, so that they need not be typed."""
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, key: str, /) -> str:
         """Sends one message; returns the proof that the CLI took it.
 
-        Raises NotTaken. After any other error the message is in doubt.
+        `key` names the message, for a CLI that reports it together with the message; see `SignalReport.key`.
+
+        Raises NotTaken, or Busy. After any other error the message is in doubt.
         """
+        ...
+
+    async def reconcile(self, key: str, /) -> SendOutcome:
+        """Returns what became of a message that an earlier host was sending; withdraws it if it only waits there."""
         ...
 
 

@@ -1,4 +1,14 @@
-"""A client of Codex's app-server beside its TUI: takes its events, answers its questions, sends messages."""
+"""A client of Codex's app-server beside its TUI: takes its events, answers its questions, sends messages.
+
+A message goes through the server's own queue, because `turn/start` adds it to a turn that has just begun:
+
+    add ──► gone from the queue: a turn of its own has begun
+        └─► still there ──► start it (the queue rests after Esc) ──► its turn has begun
+                                └─► refused: another turn runs ──► delete it ──► deleted: not taken
+                                                                      └─► gone: its turn has begun
+
+Nothing stays in that queue: Codex keeps it on disk and would run it whenever the conversation is resumed.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from synapse.core.driver import SendOutcome
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
-from synapse.drivers.pty.adapters.adapter import NotTaken
+from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
@@ -25,8 +36,13 @@ _RESOLVED_SECONDS: Final = 2.0
 _TUI_SECONDS: Final = 15.0
 _BLIND_SECONDS: Final = 1.5
 """How long the TUI has to connect first, where the system does not show connections."""
+_RECONNECT_SECONDS: Final = 5.0
+_LAST_THREADS: Final = 10
+_LAST_TURNS: Final = 10
+_QUEUE_SIZE: Final = 100
 _SOCKET_TABLE: Final = Path("/proc/net/unix")
 _CONNECTED: Final = "03"
+_TAKEN: Final = "its server took the message from its queue into a turn of its own"
 
 
 class CodexClient:
@@ -45,6 +61,9 @@ class CodexClient:
         self._say = say
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
+        self._queued_in = ""
+        """The conversation whose queue this connection has seen. An older server has none, nor has a conversation
+        that is not kept."""
         self._subscribed = ""
         self._received = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -61,16 +80,36 @@ class CodexClient:
         """True once the TUI has a conversation, so that messages can be sent."""
         return self._rpc is not None and bool(self._events.thread)
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, key: str, /) -> str:
         """Begins a turn in the conversation that the TUI shows; see `adapters.adapter.ApiSender`."""
-        if self._rpc is None or not self._events.thread:
+        rpc, thread = self._rpc, self._events.thread
+        if rpc is None or not thread:
             raise NotTaken("its server has no conversation yet")
-        params = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
+        params = {"threadId": thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
+        if await self._has_queue(rpc, thread):
+            try:
+                return await self._send_by_queue(rpc, params, key)
+            except OSError:
+                return await self._find_again(rpc, thread, key)
         try:
-            result = await self._rpc.call("turn/start", params)
+            result = await rpc.call("turn/start", params)
         except RpcRefused as error:
-            raise NotTaken(f"its server refused the message: {sanitise(str(error))}") from error
-        return f"its server began the turn {text_at(result, 'turn', 'id')}"
+            raise NotTaken(_refusal(error)) from error
+        return _began(result)
+
+    async def reconcile(self, key: str, /) -> SendOutcome:
+        """Looks for a message in the last conversations; see `adapters.adapter.ApiSender`."""
+        if (rpc := self._rpc) is None:
+            return SendOutcome.UNKNOWN
+        with suppress(OSError, RpcRefused):
+            listed = await rpc.call("thread/list", {"limit": _LAST_THREADS, "sortKey": "updated_at"})
+            for thread in tables_at(listed, "data"):
+                # One that cannot be read hides no message of the others.
+                with suppress(RpcRefused):
+                    outcome = await _look_up(rpc, text_at(thread, "id"), key)
+                    if outcome is not SendOutcome.UNKNOWN:
+                        return outcome
+        return SendOutcome.UNKNOWN
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
         """Answers a request of the server; False when it is not open, or cannot be answered with this choice."""
@@ -84,6 +123,54 @@ class CodexClient:
                     self._received.clear()
                     await self._received.wait()
         return True
+
+    async def _has_queue(self, rpc: RpcClient, thread: str) -> bool:
+        if self._queued_in != thread:
+            try:
+                await rpc.call("thread/queue/list", {"threadId": thread})
+            except RpcRefused:
+                return False
+            except OSError as error:
+                raise NotTaken("the connection to its server broke before the message was sent") from error
+            self._queued_in = thread
+        return True
+
+    async def _send_by_queue(self, rpc: RpcClient, params: Record, key: str) -> str:
+        thread = text_at(params, "threadId")
+        refusal = ""
+        try:
+            await rpc.call("thread/queue/add", {**params, "clientUserMessageId": key})
+        except RpcRefused as error:
+            refusal = _refusal(error)
+        queued = await _queued(rpc, thread, key)
+        if refusal and (not queued or await _withdrawn(rpc, thread, queued)):
+            raise NotTaken(refusal)
+        if not queued or refusal:
+            return _TAKEN
+        try:
+            return _began(await rpc.call("thread/queue/start", {"threadId": thread, "queuedSubmissionId": queued}))
+        except RpcRefused as error:
+            if await _withdrawn(rpc, thread, queued):
+                raise Busy(f"its server did not begin a turn: {sanitise(str(error))}") from error
+        return _TAKEN
+
+    async def _find_again(self, broken: RpcClient, thread: str, key: str) -> str:
+        """Finds a message by its key after the connection broke while it was sent; see `send`.
+
+        Raises ConnectionResetError when the server does not show what became of it.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RECONNECT_SECONDS):
+                while self._rpc is None or self._rpc is broken:
+                    await pause(_RETRY_SECONDS)
+        if (rpc := self._rpc) is not None and rpc is not broken:
+            with suppress(RpcRefused):
+                outcome = await _look_up(rpc, thread, key)
+                if outcome is SendOutcome.WITHDRAWN:
+                    raise Busy("the connection to its server broke, and the message was withdrawn from its queue")
+                if outcome is SendOutcome.TAKEN:
+                    return _TAKEN
+        raise ConnectionResetError("the connection to its server broke while the message was sent")
 
     async def _run(self) -> None:
         # The first client gives the server the name by which the model's vendor knows it: that must be the TUI.
@@ -115,7 +202,7 @@ class CodexClient:
             tasks.append(asyncio.create_task(self._keep_subscribed(rpc)))
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._rpc, self._subscribed = None, ""
+            self._rpc, self._subscribed, self._queued_in = None, "", ""
             for task in tasks:
                 task.cancel()
             await rpc.close()
@@ -166,6 +253,48 @@ class CodexClient:
         for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
                 self._take(report)
+
+
+def _refusal(error: RpcRefused) -> str:
+    return f"its server refused the message: {sanitise(str(error))}"
+
+
+def _began(result: Record) -> str:
+    return f"its server began the turn {text_at(result, 'turn', 'id')}"
+
+
+async def _queued(rpc: RpcClient, thread: str, key: str) -> str:
+    """Returns the id of the message in the server's queue; empty if it is not there."""
+    params: dict[str, object] = {"threadId": thread, "limit": _QUEUE_SIZE}
+    while True:
+        page = await rpc.call("thread/queue/list", params)
+        for entry in tables_at(page, "data"):
+            if text_at(entry, "clientUserMessageId") == key:
+                return text_at(entry, "id")
+        params["cursor"] = text_at(page, "nextCursor")
+        if not params["cursor"]:
+            return ""
+
+
+async def _withdrawn(rpc: RpcClient, thread: str, queued: str) -> bool:
+    """Takes a message out of the server's queue; False if its turn has begun."""
+    result = await rpc.call("thread/queue/delete", {"threadId": thread, "queuedSubmissionId": queued})
+    return result.get("deleted") is True
+
+
+async def _look_up(rpc: RpcClient, thread: str, key: str) -> SendOutcome:
+    """Returns what became of a message in a conversation; withdraws it if it is queued there."""
+    queued = await _queued(rpc, thread, key)
+    if queued and await _withdrawn(rpc, thread, queued):
+        return SendOutcome.WITHDRAWN
+    return SendOutcome.TAKEN if queued or await _has_turn(rpc, thread, key) else SendOutcome.UNKNOWN
+
+
+async def _has_turn(rpc: RpcClient, thread: str, key: str) -> bool:
+    """Returns whether one of the last turns has the message."""
+    result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": _LAST_TURNS, "itemsView": "full"})
+    items = (item for turn in tables_at(result, "data") for item in tables_at(turn, "items"))
+    return any(text_at(item, "clientId") == key for item in items)
 
 
 def _has_client(socket: Path) -> bool:

@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 
 from synapse.client.events import EventDecoder
 from synapse.config.cli_configs import parse_config, read_configs, table_in
+from synapse.core.driver import SendOutcome
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
@@ -283,7 +284,7 @@ class OpenCodeSender:
         """Returns what its terminal shows."""
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, _key: str, /) -> str:
         """Sends one message; see `adapters.adapter.ApiSender`."""
         text = sanitise(text).strip()
         before = self._events.session
@@ -296,6 +297,10 @@ class OpenCodeSender:
             return await self._prompt(session, {"parts": [{"type": "text", "text": text}], **settings}, seen)
         finally:
             self._expected = None
+
+    async def reconcile(self, _key: str, /) -> SendOutcome:
+        """Returns UNKNOWN: it has no names for messages."""
+        return SendOutcome.UNKNOWN
 
     def take(self, report: SignalReport) -> None:
         """Takes a report of the server's events, which may be about our message."""

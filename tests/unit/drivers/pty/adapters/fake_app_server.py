@@ -11,6 +11,8 @@ from websockets.asyncio.server import Server, ServerConnection, unix_serve
 from websockets.exceptions import ConnectionClosed
 
 THREAD = "thread-1"
+UNREADABLE = "thread-0"
+"""A conversation that the server lists, and cannot read."""
 
 
 @dataclass
@@ -21,7 +23,19 @@ class FakeAppServer:
     resumes_after: int = 0
     refuses_turns: bool = False
     hangs_up: bool = False
-    """It goes away when it is given a turn, without a word."""
+    """It goes away when it is given a message, without a word."""
+    hangs_up_after: bool = False
+    """It goes away when it has taken a message, without a word."""
+    has_queue: bool = True
+    rests: bool = False
+    """Its queue rests, as after Esc: what is added stays there until it is started."""
+    is_busy: bool = False
+    """Another turn runs: what is added stays in the queue, and cannot be started."""
+    begins_late: bool = False
+    """What is in the queue is taken into a turn before it can be deleted."""
+    keeps_refused: bool = False
+    """It adds a message to its queue, and refuses it nevertheless."""
+    queue: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     said: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     turns: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _server: Server | None = None
@@ -65,19 +79,32 @@ class FakeAppServer:
             self._clients.discard(client)
 
     async def _reply(self, client: ServerConnection, message: dict[str, Any]) -> None:
-        if message["method"] == "turn/start" and self.hangs_up:
+        method, turns = message["method"], len(self.turns)
+        is_given = method in ("turn/start", "thread/queue/add")
+        if is_given and self.hangs_up:
             client.transport.abort()
             return
-        answer = self._answer(message["method"], message["params"])
+        answer = self._answer(method, message["params"])
+        if is_given and self.hangs_up_after:
+            client.transport.abort()
+            return
         await client.send(json.dumps({"id": message["id"], **answer}))
-        if message["method"] == "turn/start" and "result" in answer:
+        if len(self.turns) > turns:
             status = {"type": "active"}
             await self.notify("thread/status/changed", threadId=message["params"]["threadId"], status=status)
 
-    def _answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0911 - one case per method
+        if method in ("turn/start", "thread/queue/add") and self.refuses_turns:
+            if self.keeps_refused:
+                self._queue_up(params)
+            return {"error": {"code": -32600, "message": "the model is\x1b[2J gone"}}
+        if method.startswith("thread/queue/"):
+            return self._answer_queue(method, params)
         match method:
             case "thread/loaded/list":
                 return {"result": {"data": self.threads}}
+            case "thread/list":
+                return {"result": {"data": [{"id": thread} for thread in self.threads]}}
             case "thread/read":
                 return {"result": {"thread": {"id": params["threadId"], "ephemeral": False}}}
             case "thread/resume" if self.resumes_after > 0 or not self.turns:
@@ -86,15 +113,44 @@ class FakeAppServer:
             case "thread/turns/list":
                 return {"result": {"data": self.turns[-1:]}}
             case "turn/start":
-                return self._begin(params["input"][0]["text"])
+                return self._begin(params)
             case _:
                 return {"result": {}}
 
-    def _begin(self, text: str) -> dict[str, Any]:
-        if self.refuses_turns:
-            return {"error": {"code": -32600, "message": "the model is\x1b[2J gone"}}
-        number = len(self.turns) + 1
-        said = {"type": "userMessage", "id": f"u{number}", "content": [{"type": "text", "text": text}]}
+    def _answer_queue(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if not self.has_queue or params["threadId"] == UNREADABLE:
+            return {"error": {"code": -32600, "message": f"Invalid request: unknown variant `{method}`"}}
+        entries = [entry for entry in self.queue if entry["id"] == params.get("queuedSubmissionId")]
+        match method:
+            case "thread/queue/list":
+                at = int(params.get("cursor") or 0)
+                rest = self.queue[at + 1 :]
+                return {"result": {"data": self.queue[at : at + 1], "nextCursor": str(at + 1) if rest else None}}
+            case "thread/queue/add":
+                entry = self._queue_up(params)
+                if not (self.rests or self.is_busy):
+                    self._begin(self.queue.pop())
+                return {"result": {"queuedSubmission": entry}}
+            case "thread/queue/start" if self.is_busy or not entries:
+                if self.begins_late:
+                    self._begin(self.queue.pop())
+                return {"error": {"code": -32600, "message": "thread already has an active or pending turn"}}
+            case "thread/queue/start":
+                self.queue.remove(entries[0])
+                return self._begin(entries[0])
+            case _:
+                self.queue = [entry for entry in self.queue if entry not in entries]
+                return {"result": {"deleted": bool(entries)}}
+
+    def _queue_up(self, params: dict[str, Any]) -> dict[str, Any]:
+        entry = {"id": f"q{len(self.said)}", **{key: params[key] for key in ("input", "clientUserMessageId")}}
+        self.queue.append(entry)
+        return entry
+
+    def _begin(self, params: dict[str, Any]) -> dict[str, Any]:
+        number, text = len(self.turns) + 1, params["input"][0]["text"]
+        said: dict[str, Any] = {"type": "userMessage", "id": f"u{number}", "content": [{"type": "text", "text": text}]}
+        said["clientId"] = params.get("clientUserMessageId")
         answer = {"type": "agentMessage", "id": f"a{number}", "text": f"ECHO {text}"}
         self.turns.append({"id": f"turn-{number}", "status": "completed", "items": [said, answer]})
         return {"result": {"turn": {"id": f"turn-{number}", "status": "inProgress", "items": []}}}

@@ -6,20 +6,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from synapse.core.driver import SendOutcome
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import codex_client
-from synapse.drivers.pty.adapters.adapter import NotTaken
+from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
+from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, UNREADABLE, FakeAppServer
 from tests.unit.drivers.pty.adapters.launches import until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
 Kept = TypeVar("Kept")
+KEY = "synapse:task:message"
+TAKEN = "its server took the message from its queue into a turn of its own"
 
 
 def is_there(_socket: Path) -> bool:
@@ -57,34 +60,123 @@ async def test_the_first_turn_is_reported_though_it_was_over_before_we_subscribe
     server = FakeAppServer(resumes_after=3)
 
     async def work(client: CodexClient, listener: KeepingListener) -> str:
-        evidence = await client.send("hello\n  there\x1b[2J")
+        evidence = await client.send("hello\n  there\x1b[2J", KEY)
         await until(lambda: any(report.kind is SignalKind.ANSWERED for report in listener.reports))
         assert [report.text for report in listener.reports] == ["", "hello\n  there[2J", "ECHO hello\n  there[2J"]
+        assert [report.key for report in listener.reports] == ["", KEY, ""]
         return evidence
 
-    assert await with_client(tmp_path, server, work) == "its server began the turn turn-1"
-    params = {"threadId": THREAD, "input": [{"type": "text", "text": "hello\n  there[2J"}]}
-    assert server.calls("turn/start") == [params]
+    assert await with_client(tmp_path, server, work) == TAKEN
+    params = {"threadId": THREAD, "input": [{"type": "text", "text": "hello\n  there[2J"}], "clientUserMessageId": KEY}
+    assert server.calls("thread/queue/add") == [params]
+    assert server.calls("turn/start") == []
 
 
-async def test_a_refusal_means_that_nothing_was_taken(tmp_path: Path) -> None:
-    async def work(client: CodexClient, _listener: KeepingListener) -> None:
-        await client.send("hello")
-
-    with pytest.raises(NotTaken, match=r"refused the message: the model is\[2J gone"):
-        await with_client(tmp_path, FakeAppServer(refuses_turns=True), work)
+async def send_hello(client: CodexClient, _listener: KeepingListener) -> str:
+    return await client.send("hello", KEY)
 
 
-async def test_a_server_that_goes_away_over_a_message_leaves_doubt(tmp_path: Path) -> None:
+async def test_an_older_server_without_a_queue_is_given_a_turn(tmp_path: Path) -> None:
+    server = FakeAppServer(has_queue=False)
+
+    assert await with_client(tmp_path, server, send_hello) == "its server began the turn turn-1"
+    assert server.calls("turn/start") == [{"threadId": THREAD, "input": [{"type": "text", "text": "hello"}]}]
+    assert server.calls("thread/queue/add") == []
+
+
+async def test_a_message_in_a_queue_that_rests_is_started(tmp_path: Path) -> None:
+    server = FakeAppServer(rests=True)
+    # A person's own message that waits there stays there.
+    server.queue.append({"id": "theirs", "input": [], "clientUserMessageId": "another"})
+
+    assert await with_client(tmp_path, server, send_hello) == "its server began the turn turn-1"
+    assert [entry["id"] for entry in server.queue] == ["theirs"]
+
+
+async def test_behind_a_turn_that_began_first_a_message_is_withdrawn(tmp_path: Path) -> None:
+    server = FakeAppServer(is_busy=True)
+
+    with pytest.raises(Busy, match="already has an active or pending turn"):
+        await with_client(tmp_path, server, send_hello)
+
+    assert (server.queue, server.turns) == ([], [])
+
+
+async def test_a_message_whose_turn_begins_before_it_can_be_withdrawn_was_taken(tmp_path: Path) -> None:
+    server = FakeAppServer(is_busy=True, begins_late=True)
+
+    assert await with_client(tmp_path, server, send_hello) == TAKEN
+    assert len(server.turns) == 1
+
+
+@pytest.mark.parametrize("has_queue", [True, False])
+@pytest.mark.parametrize("keeps_refused", [True, False])
+async def test_a_refusal_means_that_nothing_was_taken(tmp_path: Path, *, has_queue: bool, keeps_refused: bool) -> None:
+    server = FakeAppServer(refuses_turns=True, has_queue=has_queue, keeps_refused=keeps_refused and has_queue)
+
+    with pytest.raises(NotTaken, match=r"refused the message: the model is\[2J gone") as refused:
+        await with_client(tmp_path, server, send_hello)
+
+    assert not isinstance(refused.value, Busy)
+    assert server.queue == []
+
+
+@pytest.mark.parametrize(("has_queue", "method"), [(True, "thread/queue/add"), (False, "turn/start")])
+async def test_a_server_that_goes_away_over_a_message_leaves_doubt(
+    tmp_path: Path, *, has_queue: bool, method: str
+) -> None:
     async def work(client: CodexClient, _listener: KeepingListener) -> None:
         with pytest.raises(ConnectionResetError):
-            await client.send("hello")
+            await client.send("hello", KEY)
         await until(lambda: client.is_ready)
 
-    server = FakeAppServer(hangs_up=True)
+    server = FakeAppServer(hangs_up=True, has_queue=has_queue)
     await with_client(tmp_path, server, work)
 
-    assert len(server.calls("turn/start")) == 1
+    assert len(server.calls(method)) == 1
+
+
+async def test_a_message_is_found_by_its_key_after_the_connection_broke(tmp_path: Path) -> None:
+    server = FakeAppServer(hangs_up_after=True)
+
+    assert await with_client(tmp_path, server, send_hello) == TAKEN
+    assert len(server.turns) == 1
+
+
+async def test_a_message_that_is_still_queued_after_the_connection_broke_is_withdrawn(tmp_path: Path) -> None:
+    server = FakeAppServer(hangs_up_after=True, rests=True)
+
+    with pytest.raises(Busy, match="withdrawn from its queue"):
+        await with_client(tmp_path, server, send_hello)
+
+    assert (server.queue, server.turns) == ([], [])
+
+
+async def reconciled(client: CodexClient, _listener: KeepingListener) -> SendOutcome:
+    return await client.reconcile(KEY)
+
+
+async def test_a_message_that_an_earlier_host_left_in_the_queue_is_withdrawn(tmp_path: Path) -> None:
+    server = FakeAppServer(threads=[UNREADABLE, THREAD])
+    server.queue = [{"id": f"q-{key}", "input": [], "clientUserMessageId": key} for key in ("another", KEY)]
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.WITHDRAWN
+    assert [entry["clientUserMessageId"] for entry in server.queue] == ["another"]
+
+
+async def test_a_message_that_an_earlier_host_had_sent_is_found_in_its_turn(tmp_path: Path) -> None:
+    server = FakeAppServer(threads=[UNREADABLE, THREAD])
+    said: dict[str, Any] = {"type": "userMessage", "clientId": KEY, "content": []}
+    server.turns = [{"id": "turn-1", "status": "interrupted", "items": [said]}]
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.TAKEN
+
+
+@pytest.mark.parametrize("has_queue", [True, False])
+async def test_a_message_that_is_nowhere_stays_in_doubt(tmp_path: Path, *, has_queue: bool) -> None:
+    server = FakeAppServer(has_queue=has_queue)
+
+    assert await with_client(tmp_path, server, reconciled) is SendOutcome.UNKNOWN
 
 
 async def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: Path) -> None:
@@ -93,11 +185,11 @@ async def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: 
         await until(lambda: bool(server.calls("thread/loaded/list")))
         assert not client.is_ready
         with pytest.raises(NotTaken):
-            await client.send("hello")
+            await client.send("hello", KEY)
         await server.notify("thread/started", thread={"id": "new", "ephemeral": False})
         await until(lambda: client.is_ready)
-        await client.send("hello")
-        assert server.calls("turn/start")[0]["threadId"] == "new"
+        await client.send("hello", KEY)
+        assert server.calls("thread/queue/add")[0]["threadId"] == "new"
 
 
 APPROVAL = {"threadId": THREAD, "turnId": "t", "itemId": "i", "command": "touch x"}

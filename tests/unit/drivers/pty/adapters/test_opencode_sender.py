@@ -57,7 +57,7 @@ def sending(
 
 
 async def send_hello(sender: ApiSender, _listener: KeepingListener) -> str:
-    return await sender.send("hello\n  there\x1b[2J")
+    return await sender.send("hello\n  there\x1b[2J", "")
 
 
 def test_the_first_message_begins_a_conversation_that_the_terminal_shows(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_later_message_uses_the_persons_last_conversation_agent_and_model(tmp_
     server = FakeOpenCode()
 
     async def work(sender: ApiSender, listener: KeepingListener) -> None:
-        await sender.send("ours")
+        await sender.send("ours", "")
         server.emit_prompt("ses_theirs", "what the person typed", "msg_2")
         await until(lambda: len([report for report in listener.reports if report.kind is SignalKind.SUBMITTED]) == 2)
-        await sender.send("ours again")
+        await sender.send("ours again", "")
 
     sending(tmp_path, server, work)
 
@@ -110,7 +110,7 @@ def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
         server.emit_prompt("ses_ours", "what the person typed")
         await until(lambda: any(report.kind is SignalKind.SUBMITTED for report in listener.reports))
         listener.shown = shown
-        await sender.send("ours")
+        await sender.send("ours", "")
 
     sending(folder, server, work)
     return [asked.path for asked in server.posts()]
@@ -203,7 +203,7 @@ def test_a_server_that_is_gone_has_taken_nothing(tmp_path: Path) -> None:
             assert sender is not None
             await server.close()
             with pytest.raises(NotTaken):
-                await sender.send("hello")
+                await sender.send("hello", "")
             await until(lambda: signals.sender() is None)
 
     asyncio.run(story())
