@@ -21,6 +21,8 @@ SHELL = {
     "synapse list > made": True,
     "synapse reply x && touch made": True,
     'synapse send bob "$(touch made)"': True,
+    "synapse send bob --file=/etc/hostname": True,
+    'synapse send bob "--file" /etc/hostname': True,
     "synapse stop --all": True,
 }
 """Each command, and whether a person is asked for it."""
@@ -86,7 +88,7 @@ def test_claude_has_the_tools_whatever_else_it_is_given(args: tuple[str, ...]) -
 def test_claude_runs_only_the_narrow_commands_unasked() -> None:
     scenes = {
         f"command-{letter}": (CallTool(Use.SHELL, command), SayText(("It was ", "run.")))
-        for letter, command in zip("abcdef", SHELL, strict=True)
+        for letter, command in zip("abcdefgh", SHELL, strict=True)
     }
     with world_of("claude", scenes=scenes) as world:
         world.start(Row("claude"), ADA, "--no-instructions")
