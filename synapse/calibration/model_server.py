@@ -68,6 +68,8 @@ class ModelServer:
     def __init__(self, ledger: Ledger, scenes: Mapping[str, Scene] = SCENES) -> None:
         self.ledger = ledger
         self.scenes = scenes
+        self.requests: list[Body] = []
+        """The requests of all turns, oldest first: everything that the CLI tells its model."""
         self._released: set[str] = set()
         self._numbers = iter(range(1, 1_000_000_000))
         self._numbering = threading.Lock()
@@ -142,6 +144,7 @@ class _Connection(BaseHTTPRequestHandler):
         request = api.read(body, path)
         scene, number = request.marker
         if scene:
+            self._model.requests.append(body)
             self._play(api, request, scene, f"{scene}:{number}")
         else:
             self._answer_side_request(api, request)

@@ -1,7 +1,7 @@
 """Two real CLIs of different vendors talk through Synapse, each in a terminal of its own, and no screen is harmed.
 
-Claude's model calls its shell: `synapse send bob … --response`. Codex's model answers with `synapse reply`. A person
-allows both by `synapse approve`.
+Claude's model calls its shell: `synapse send bob … --response`, which it may run unasked. Codex's model answers with
+`synapse reply` outside of its sandbox, which a person allows by `synapse approve`.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ def test_two_clis_of_different_vendors_hold_a_conversation(
         wait_until_ready(harness)
 
     task_id = object_in(ada.synapse("send", "ada", "calibrate:consult:1 please", "--json").fields, "task")["id"]
-    approve(ada)
     approve(bob)
 
     def task() -> dict[str, Any]:

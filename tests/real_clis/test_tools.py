@@ -23,6 +23,7 @@ from synapse.calibration.trial import SeenEvent, TaskFollower, texts
 from synapse.client.http import HostAddress
 from synapse.client.views import message_of
 from synapse.config.process import SystemClock
+from synapse.config.settings import load_profile
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
 from tests.real_clis.benches import PATIENCE, Bench, bench_for, eventually
@@ -36,6 +37,11 @@ SCENES: Mapping[str, Scene] = {
         CallMcpTool("send", {"to": BOB, "text": "calibrate:reply:2 please", "wait": "answer"}),
         SayText(("Bob has ", "answered.")),
     ),
+    "too-long": (
+        CallMcpTool("send", {"to": BOB, "text": f"calibrate:late:2 {EXACT}", "wait": "answer"}),
+        SayText(("I go ", "on.")),
+    ),
+    "late": (SayText(("I have ", "read it.")),),
     "reply": (CallMcpTool("reply", {"text": EXACT}), SayText(("I have ", "replied."))),
     "shell-reply": (CallTool(Use.SHELL, "synapse reply 'Forty-two.'"), SayText(("I have ", "replied."))),
     "shell": (CallTool(Use.SHELL, "touch made-by-shell"), SayText(("It was ", "run."))),
@@ -84,8 +90,10 @@ class Row:
                 server = {"type": "stdio", "command": program, "args": words, "alwaysLoad": True}
                 change(home / ".claude.json", mcpServers={"theirs": server})
             case "codex":
-                with (home / ".codex" / "config.toml").open("a", encoding="utf-8") as file:
-                    file.write(f"\n[mcp_servers.theirs]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n")
+                with (home / ".codex" / "config.toml").open("a", encoding="utf-8") as config:
+                    config.write(
+                        f"\n[mcp_servers.theirs]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n"
+                    )
             case "opencode":
                 # It asks before it uses a tool only if the person wants that.
                 file = home / ".config" / "opencode" / "opencode.json"
@@ -128,13 +136,14 @@ class World:
     def start(self, row: Row, name: str, *options: str) -> None:
         """Starts a CLI in the background, and waits until it is ready."""
         args = (*load_recipe(row.profile).args, *row.args)
-        self._run("start", row.profile, "--name", name, "--no-instructions", *options, "--", *args)
+        self._run("start", row.profile, "--name", name, *options, "--", *args)
         eventually(lambda: self.state(name) == "ready")
 
-    def start_echo(self, name: str) -> None:
-        """Starts a scripted agent that answers with what it is told."""
+    def start_echo(self, name: str, *, after: float = 0.0) -> None:
+        """Starts a scripted agent that answers with what it is told, after so many seconds."""
         script = self.sandbox.home / "echo.toml"
-        script.write_text('[default]\nsteps = [{ answer = "{text}" }]\n', encoding="utf-8")
+        steps = f'[{{ wait = {after} }}, {{ answer = "{{text}}" }}]'
+        script.write_text(f"[default]\nsteps = {steps}\n", encoding="utf-8")
         self._run("start", "scripted", str(script), "--name", name)
 
     def state(self, name: str) -> str:
@@ -155,9 +164,8 @@ class World:
 
     def messages_to(self, name: str) -> list[str]:
         """Returns the texts that were sent to the agent."""
-        tasks = self.sandbox.synapse("tasks", name, "--json")
-        found: list[dict[str, Any]] = json.loads(tasks.output)
-        return [message_of(task) for task in found]
+        tasks: list[dict[str, Any]] = json.loads(self.sandbox.synapse("tasks", name, "--json").output)
+        return [message_of(task) for task in tasks]
 
     def told(self, name: str) -> str:
         """Returns what Synapse knows, for a failed test."""
@@ -177,13 +185,15 @@ class World:
 
 
 @contextmanager
-def world_of(*profiles: str) -> Generator[World]:
+def world_of(
+    *profiles: str, env: Mapping[str, str] | None = None, scenes: Mapping[str, Scene] | None = None
+) -> Generator[World]:
     """Installs the CLIs in one home, Gemini with our extension; everything that is started there ends with it."""
-    with bench_for(profiles[0], os.environ, SCENES) as bench:
+    with bench_for(profiles[0], os.environ, {**SCENES, **(scenes or {})}) as bench:
         sandbox = bench.workbench
         filled = placeholders(bench.model.url, home=sandbox.home, project=sandbox.project)
         recipes = [load_recipe(profile).filled(filled) for profile in profiles]
-        sandbox.install(together(recipes))
+        sandbox.install(together(recipes, env or {}))
         if "gemini" in profiles:
             assert sandbox.synapse("mcp", "install", "gemini").code == 0
         world = World(bench)
@@ -193,11 +203,12 @@ def world_of(*profiles: str) -> Generator[World]:
             world.close()
 
 
-def together(recipes: list[Recipe]) -> Recipe:
+def together(recipes: list[Recipe], env: Mapping[str, str]) -> Recipe:
+    """Returns one recipe for several CLIs, with more variables."""
     first = recipes[0]
     for recipe in recipes[1:]:
         first = replace(first, env={**first.env, **recipe.env}, files={**first.files, **recipe.files})
-    return first
+    return replace(first, env={**first.env, **env})
 
 
 def finished(world: World, name: str, task: TaskFollower) -> SeenEvent:
@@ -214,7 +225,7 @@ def test_a_model_asks_another_agent_and_gets_the_exact_answer(row: Row) -> None:
     with world_of(row.profile) as world:
         world.start_echo(BOB)
         before = world.sandbox.settings()
-        world.start(row, ADA)
+        world.start(row, ADA, "--no-instructions")
 
         end = finished(world, ADA, world.send(ADA, "consult"))
 
@@ -230,18 +241,35 @@ def test_a_model_asks_another_agent_and_gets_the_exact_answer(row: Row) -> None:
 @pytest.mark.timeout(240)
 def test_a_model_replies_and_the_sender_gets_the_exact_text(row: Row) -> None:
     with world_of(row.profile) as world:
-        world.start(row, ADA)
+        world.start(row, ADA, "--no-instructions")
 
         asked = world.sandbox.synapse("send", ADA, "calibrate:reply:1 please", "--response", "--timeout", "50")
 
         assert (asked.code, asked.output) == (0, EXACT + "\n"), world.told(ADA)
 
 
+@each_profile
+@pytest.mark.timeout(240)
+def test_an_answer_that_comes_after_the_wait_arrives_as_a_message_of_its_own(row: Row) -> None:
+    with world_of(row.profile, env={"SYNAPSE_MCP_WAIT": "2"}) as world:
+        world.start_echo(BOB, after=10.0)
+        world.start(row, ADA, "--no-instructions")
+
+        world.send(ADA, "too-long")
+
+        late = world.model.ledger.wait_for("late:2", Fact.ASKED, seconds=PATIENCE)
+        assert late is not None, world.told(ADA)
+        assert late.text.endswith(f"calibrate:late:2 {EXACT}")
+        results = [entry.text for entry in world.model.ledger.of("too-long:1") if entry.fact is Fact.RESULT]
+        assert len(results) == 1
+        assert f"no answer from {BOB} yet" in results[0]
+
+
 @pytest.mark.timeout(240)
 def test_two_clis_of_different_vendors_hold_a_conversation_unasked() -> None:
     with world_of("claude", "codex") as world:
-        world.start(Row("claude"), ADA)
-        world.start(Row("codex"), BOB)
+        world.start(Row("claude"), ADA, "--no-instructions")
+        world.start(Row("codex"), BOB, "--no-instructions")
 
         end = finished(world, ADA, world.send(ADA, "ask-cli"))
 
@@ -260,7 +288,7 @@ def test_a_person_is_still_asked_for_other_tools(row: Row) -> None:
         server.write_text(THEIRS, encoding="utf-8")
         row.add_server(world.sandbox.home, (sys.executable, str(server)))
         for scene in ("shell", "theirs"):
-            world.start(row, ADA)
+            world.start(row, ADA, "--no-instructions")
             world.send(ADA, scene)
 
             eventually(lambda: world.state(ADA) in ("waiting", "exited"))
@@ -280,11 +308,31 @@ def test_a_person_is_still_asked_for_other_tools(row: Row) -> None:
 @pytest.mark.timeout(240)
 def test_a_launch_without_mcp_has_no_tools(row: Row) -> None:
     with world_of(row.profile) as world:
-        world.start(row, ADA, "--no-mcp")
+        world.start(row, ADA, "--no-mcp", "--no-instructions")
 
         finished(world, ADA, world.send(ADA, "consult"))
 
         assert world.model.ledger.last("consult:1", Fact.LACKED) is not None
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if load_profile(row.profile).mcp.instructions], ids=lambda row: row.name
+)
+@pytest.mark.timeout(240)
+def test_a_model_reads_the_instructions_without_a_turn(row: Row) -> None:
+    with world_of(row.profile) as world:
+        world.start(row, ADA)
+
+        finished(world, ADA, world.send(ADA, "one-line"))
+
+        log = world.sandbox.synapse("logs", ADA).output
+        assert "delivered as MCP server instructions" in log, world.told(ADA)
+        # The message of the test is the only one that was typed.
+        assert log.count("  typed  ") == 1
+        (request,) = world.model.requests
+        told = json.dumps(request)
+        assert told.count("You are the agent synapse-") == 1
+        assert f"named {ADA}" in told
 
 
 @pytest.mark.timeout(240)
@@ -292,7 +340,7 @@ def test_gemini_without_the_extension_replies_by_its_shell_unasked() -> None:
     with world_of("gemini") as world:
         assert world.sandbox.synapse("mcp", "uninstall", "gemini").code == 0
         before = world.sandbox.settings()
-        world.start(Row("gemini"), ADA)
+        world.start(Row("gemini"), ADA, "--no-instructions")
 
         asked = world.sandbox.synapse("send", ADA, "calibrate:shell-reply:1 please", "--response", "--timeout", "50")
 
@@ -307,7 +355,7 @@ def test_a_policy_of_the_persons_own_stays_stronger_than_ours_in_gemini() -> Non
         policy.parent.mkdir()
         rule = 'toolName = "run_shell_command"\ncommandPrefix = "synapse"\ndecision = "ask_user"\npriority = 1\n'
         policy.write_text(f"[[rule]]\n{rule}", encoding="utf-8")
-        world.start(Row("gemini"), ADA)
+        world.start(Row("gemini"), ADA, "--no-instructions")
 
         world.send(ADA, "shell-reply")
 

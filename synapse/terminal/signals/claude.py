@@ -44,7 +44,8 @@ GO_ON: Final[Json] = {}
 """The hook's answer that decides nothing: the dialog stays, or was answered already."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
-_MCP_FLAG: Final = "--mcp-config"
+_ASKED_COMMANDS: Final = ("Bash(synapse *--file*)",)
+"""Commands that are asked for although they begin as one that is allowed: this one reads any file of the person."""
 _LATEST_TIME: Final = 1 << 37
 
 _ALLOW: Final = "allow"
@@ -141,12 +142,15 @@ def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") 
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
-    """Returns the person's settings with our hooks after theirs."""
+    """Returns the person's settings with our hooks after theirs, and our questions before a command reads a file."""
     hooks: dict[str, Any] = dict(table_at(theirs, "hooks"))
     for name, groups in table_at(ours, "hooks").items():
         known = hooks.get(name)
         hooks[name] = [*(cast("list[object]", known) if isinstance(known, list) else []), *groups]
-    return {**theirs, "hooks": hooks}
+    rules = table_at(theirs, "permissions")
+    known = rules.get("ask")
+    asked = [*(cast("list[object]", known) if isinstance(known, list) else []), *_ASKED_COMMANDS]
+    return {**theirs, "hooks": hooks, "permissions": {**rules, "ask": asked}}
 
 
 def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -162,21 +166,6 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
         else:
             rest.append(argument)
     return theirs, tuple(rest)
-
-
-def mcp_configs(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the values of the person's own `--mcp-config`: each is JSON, or the path of a JSON file."""
-    found, takes_more = list[str](), False
-    for argument in arguments:
-        if argument == "--":
-            break
-        if argument.startswith("-"):
-            takes_more = argument == _MCP_FLAG
-            if argument.startswith(_MCP_FLAG + "="):
-                found.append(argument.partition("=")[2])
-        elif takes_more:
-            found.append(argument)
-    return tuple(found)
 
 
 def permissions(commands: Iterable[str], *, server: str = "") -> list[str]:

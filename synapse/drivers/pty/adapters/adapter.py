@@ -208,6 +208,8 @@ def values_of(flag: str, arguments: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     is_open = False
     for argument in arguments:
+        if argument == "--":
+            break
         name, equals, value = argument.partition("=")
         if name == flag:
             found += [value] if equals else []

@@ -27,6 +27,7 @@ from synapse.drivers.pty.adapters.adapter import (
     LaunchContext,
     Prepared,
     SignalListener,
+    values_of,
 )
 from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
 from synapse.terminal.evidence import Source
@@ -42,6 +43,7 @@ _EXACT_SECONDS: Final = 2.0
 """How long the transcript may take to have the answer."""
 _ANSWER_BYTES: Final = 1024 * 1024
 """How far from the transcript's end the last answer is searched; snapshots of the prompt follow it."""
+_MCP_FLAG: Final = "--mcp-config"
 _BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
 """After so many milliseconds Claude moves a tool call to the background and ends the turn; 0 means never."""
 _BACKGROUND_MS: Final = 120_000
@@ -97,8 +99,10 @@ class ClaudeSignals:
         if has_server:
             env = self._waiting_variables(arguments)
             # Each with `=`: both flags take all words that follow, also a prompt.
-            flags.append(f"--mcp-config={self._write('mcp.json', self._server(env))}")
-        allowed = claude.permissions(tools.allowed_commands, server=SERVER_NAME if has_server else "")
+            flags.append(f"{_MCP_FLAG}={self._write('mcp.json', self._server(env))}")
+        # Where our settings are not used, nothing would ask before a command reads a file.
+        commands = () if self._missing else tools.allowed_commands
+        allowed = claude.permissions(commands, server=SERVER_NAME if has_server else "")
         if allowed:
             flags.append(f"--allowedTools={','.join(allowed)}")
         return Prepared(arguments=(*flags, *hooked.arguments), env={**hooked.env, **env}, lacks_tools=lacks)
@@ -282,10 +286,10 @@ class ClaudeSignals:
 
     def _conflict(self, arguments: tuple[str, ...]) -> str:
         """Returns why Claude gets no server of ours: the person's own arguments have one of that name."""
-        for given in claude.mcp_configs(arguments):
+        for given in values_of(_MCP_FLAG, arguments):
             with suppress(OSError, ValueError):
                 if SERVER_NAME in table_at(self._read_settings(given), "mcpServers"):
-                    return f"--mcp-config has a server named {SERVER_NAME}, which is left alone"
+                    return f"{_MCP_FLAG} has a server named {SERVER_NAME}, which is left alone"
         return ""
 
     def _server(self, env: Mapping[str, str]) -> dict[str, Any]:

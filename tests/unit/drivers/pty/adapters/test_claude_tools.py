@@ -75,8 +75,19 @@ def test_settings_that_switch_hooks_off_cost_no_tools(tmp_path: Path, given: str
     prepared = prepare(tmp_path, "--settings", given)
 
     assert server_in(prepared)["command"] == "/opt/bin/synapse"
-    assert "mcp__synapse" in (flag_in(prepared, "--allowedTools") or "")
+    # Not the commands: our settings, which ask before one of them reads a file, are not used.
+    assert flag_in(prepared, "--allowedTools") == "mcp__synapse"
     assert prepared.arguments[-2:] == ("--settings", given)
+
+
+def test_a_command_that_reads_a_file_is_still_asked_for_beside_the_persons_own_rules(tmp_path: Path) -> None:
+    theirs = {"permissions": {"ask": ["Bash(git push:*)"], "deny": ["WebFetch"]}}
+
+    prepared = prepare(tmp_path, "--settings", json.dumps(theirs))
+
+    settings = json.loads((tmp_path / "launch" / "settings.json").read_text(encoding="utf-8"))
+    assert settings["permissions"] == {"ask": ["Bash(git push:*)", "Bash(synapse *--file*)"], "deny": ["WebFetch"]}
+    assert "Bash(synapse send:*)" in (flag_in(prepared, "--allowedTools") or "")
 
 
 OWN = '{"mcpServers": {"synapse": {"command": "theirs"}}}'
