@@ -2,7 +2,8 @@
 
     python given_tools.py ARGUMENTS
 
-With SYNAPSE_TEST_PASSES_INSTRUCTIONS the CLI passes the server's instructions on.
+With SYNAPSE_TEST_PASSES_INSTRUCTIONS the CLI passes the server's instructions on. SYNAPSE_TEST_HOLD_SECONDS is how long
+the first message is held: by default longer than a test takes, so that none depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from synapse.host.tools import AgentTools
 
 def given(clock: Clock, **more: Any) -> AgentTools:
     more["is_given"] = True
+    more["hold_seconds"] = float(os.environ.get("SYNAPSE_TEST_HOLD_SECONDS", "600"))
     more["passes_instructions"] = bool(os.environ.get("SYNAPSE_TEST_PASSES_INSTRUCTIONS"))
     return AgentTools(clock, **more)
 
