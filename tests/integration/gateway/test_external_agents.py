@@ -261,6 +261,8 @@ def test_a_registry_that_cannot_be_read_ends_neither_the_gateway_nor_its_agents(
         far = SlowStranger(stranger)
         path = begun_task(running, stranger.url)
         place, aside = home / folder, home / "aside"
+        # The gateway makes the registry when it enters its first in-process agent there.
+        until(place.is_dir, "the folder")
         place.rename(aside)
         place.write_text("not a folder", encoding="utf-8")
 
