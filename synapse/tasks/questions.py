@@ -158,10 +158,15 @@ class Questions:
 
     def require_person(self, task: Task, caller: Caller) -> None:
         """Raises PersonRequired unless the caller may answer a question that the agent itself asks a person."""
+        if self._is_own(caller):
+            raise PersonRequired("an agent may not answer its own question", hint=caller.objection)
         if not self._may_approve(caller):
             why = f"{caller.objection}; " if caller.objection else ""
             hint = f'{why}run `synapse answer {task.short_id} "…"` in a shell of your own'
             raise PersonRequired("only a person may answer this", hint=hint)
+
+    def _is_own(self, caller: Caller) -> bool:
+        return self._me.agent_id in (caller.agent_id, caller.named_agent)
 
     def _may_approve(self, caller: Caller) -> bool:
         if caller.may_decide or self._agents_may_answer:
@@ -174,7 +179,7 @@ class Questions:
         if question.kind is not QuestionKind.CHOICE or task is None:
             raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
         # A process that cannot be attributed may be the agent's own.
-        if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
+        if self._is_own(caller) or (caller.via_socket and caller.doubt):
             raise PersonRequired("an agent may not answer its own question", hint=self._hint(task, caller))
 
     def _hint(self, task: Task | None, caller: Caller) -> str:

@@ -11,6 +11,7 @@ import pytest
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import (
     AccessDenied,
+    IllegalTransition,
     InvalidChoice,
     InvalidField,
     NothingAsked,
@@ -23,6 +24,7 @@ from synapse.core.requests import (
     AnswerQuestion,
     AskPerson,
     CancelTask,
+    ChangeTask,
     GetStatus,
     LeaveTask,
     SendMessage,
@@ -133,9 +135,21 @@ async def test_nobody_else_answers(caller: Caller) -> None:
     assert (await harness.task(task.id)).question is not None
 
 
+async def test_nobody_completes_a_question_without_an_answer() -> None:
+    harness = AgentHarness()
+    task = await ask(harness)
+
+    with pytest.raises(IllegalTransition):
+        await harness.service.handle(ChangeTask(task_id=task.id, state=TaskState.COMPLETED), PERSON)
+    assert (await harness.task(task.id)).question is not None
+
+
 async def test_agents_may_answer_where_the_settings_say_so() -> None:
     harness = AgentHarness(agents_may_answer=True)
     task = await ask(harness)
+    for own in (CODEX, Caller(via_socket=True, doubt="it has exited", named_agent=ME.agent_id)):
+        with pytest.raises(PersonRequired, match="its own question"):
+            await answer(harness, task, own, text="main")
     await answer(harness, task, Caller(agent_id=CLAUDE.agent_id, via_socket=True), text="main")
 
     assert (await harness.task(task.id)).metadata["answered"]["by"] == CLAUDE.agent_id
