@@ -61,7 +61,7 @@ SHORTEST_TASK_ID = 4
 class RunningCall:
     """A call in progress: reports progress to its client, and lets the transport end its wait."""
 
-    __slots__ = ("_lock", "_watch", "doing", "is_left", "report", "reported")
+    __slots__ = ("_lock", "_watch", "doing", "hand_over", "is_left", "report", "reported")
 
     def __init__(self, report: "Callable[[str], None]") -> None:
         self._lock = _thread.allocate_lock()
@@ -69,6 +69,8 @@ class RunningCall:
         self.report = report
         self.reported = 0.0
         self.doing = ""
+        self.hand_over: Callable[[], None] | None = None
+        """Delivers the answer in the result as a message. The transport calls it if its client does not get it."""
         self.is_left = False
         """Whether nobody reads the result any more: the client canceled the call, or has gone."""
 
@@ -216,8 +218,7 @@ class LocalTools:
         task, why = self._follow_or_leave(own, watch, waiting_id, running)
         if task is None:
             return tools.arrives_later(sent_id, name, why or self._obstacle(entry))
-        if running.is_left:
-            self._hand_over(own, task, name)
+        running.hand_over = lambda: self._hand_over(own, task, name)
         return tools.answered(task, name, sent_id)
 
     def _open_waiting(self, own: AgentEntry, entry: AgentEntry, body: "dict[str, Any]") -> str:
@@ -280,7 +281,7 @@ class LocalTools:
             return None, str(error)
 
     def _hand_over(self, own: AgentEntry, task: "TaskFields", name: str) -> None:
-        """Sends the agent an answer that came while its client canceled the call, so that it is not lost."""
+        """Sends the agent an answer that came while its client canceled the call or went, so that it is not lost."""
         text = f"The answer of {name} to your canceled question:\n{reply_of(task) or status_of(task)}"
         message = {
             "role": "user",
@@ -353,8 +354,7 @@ class LocalTools:
         task, why = self._follow_or_leave(own, watch, task_id, running)
         if task is None:
             return tools.arrives_later(task_id, "the person", why)
-        if running.is_left:
-            self._hand_over(own, task, "the person")
+        running.hand_over = lambda: self._hand_over(own, task, "the person")
         return tools.person_answered(task)
 
     def _cancel(self, call: CancelCall) -> ToolResult:

@@ -136,6 +136,8 @@ def test_an_answer_that_came_as_the_client_canceled_is_handed_over(
     claude.on_leave = lambda task: claude.answer(task, "nobody reads this")
 
     run("send", to="codex", text="what?", wait="answer", running=running)
+    assert running.hand_over is not None
+    running.hand_over()
 
     (handed,) = [body for _, path, body in claude.requests if path == "/tasks/send"]
     assert "nobody reads this" in handed["message"]["parts"][0]["text"]
