@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from synapse.core.address import KEY
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import AgentFailed, InvalidChoice, NothingAsked, PersonRequired, QuestionGone, StoreFailed
@@ -34,6 +35,7 @@ from synapse.core.task import Task
 from synapse.core.task_metadata import answer_noted
 from synapse.core.types import Clock
 from synapse.tasks.journal import Journal
+from synapse.tasks.outcomes import PERSON
 from synapse.tasks.recovery import ANSWERS, is_in_doubt
 from synapse.tasks.worker import AgentWorker
 
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 
 FindMessage = Callable[[Message, str, str], Awaitable[Task | None]]
 """Returns the task of this scope that contains the message already, if its content is the same."""
+_UNPROVEN: Final = "unverified"
 RECORD_SECONDS: Final = 5.0
 """How long the task may take to show a question that the driver has seen."""
 
@@ -230,7 +233,9 @@ class Questions:
 
 def answer_fields(question: Question, choice: Choice, caller: Caller, how: str) -> dict[str, str]:
     """Returns what is recorded about the answer to a question: what was chosen, by whom, and how it was given."""
-    by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
+    by = caller.agent_id or caller.name or (PERSON if caller.is_person else _UNPROVEN)
+    if caller.name in (PERSON, _UNPROVEN):
+        by = f"{KEY}{caller.name}"  # an owner may give a key any name, and it must not pass for a person
     return {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
 
 
