@@ -135,7 +135,11 @@ class LocalTools:
         lines: list[str] = []
         for reply in ask_all(self._registry.entries(), "GET", "/status"):
             entry = reply.entry
-            status = reply.body or {"why": str(reply.error), "agent_type": entry.agent_type}
+            status = reply.body
+            if reply.error is not None:
+                # One that refuses us runs, whatever it does.
+                state = "" if isinstance(reply.error, _not_responding()) else "unknown"
+                status = {"state": state, "why": str(reply.error), "agent_type": entry.agent_type}
             is_self = own is not None and own.agent_id == entry.agent_id
             lines.append(tools.agent_line(short_name(entry), status, is_self=is_self))
         return ToolResult("\n".join(lines) or "No agent is running.")

@@ -286,3 +286,13 @@ def test_a_broken_secret_is_not_shown(
     hosts.show_launch(str(home))
 
     assert hosts.address_of(claude.entry).launch == ""
+
+
+def test_an_agent_that_refuses_us_is_not_said_to_be_away(claude: FakeHost, start: HostFactory, run: Run) -> None:
+    codex = start()
+    codex.refusals["/status"] = (401, {"error": {"code": "unauthenticated", "message": "the launch secret is old"}})
+
+    (line,) = [line for line in run("agents").blocks[0].split("\n") if line.startswith("codex")]
+
+    assert "unknown - the launch secret is old" in line
+    assert "not responding" not in line
