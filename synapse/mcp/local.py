@@ -167,7 +167,9 @@ class LocalTools:
             return self._wait_at_home(own, entry, body, call, running)
         except _not_responding() as error:
             error.hint = "the message was not sent"
-            if _is_in_doubt(error):
+            # The task that waits comes first: without it nothing was sent.
+            is_tried = own is None or not call.waits or "sender_task_id" in body["metadata"]
+            if is_tried and _is_in_doubt(error):
                 error.hint = f'it may have arrived nevertheless; to send it again only once: idempotency_key="{key}"'
             raise
 

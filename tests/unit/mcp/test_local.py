@@ -296,3 +296,16 @@ def test_an_agent_that_refuses_us_is_not_said_to_be_away(claude: FakeHost, start
 
     assert "unknown - the launch secret is old" in line
     assert "not responding" not in line
+
+
+def test_a_message_whose_wait_could_not_be_opened_has_certainly_not_arrived(
+    claude: FakeHost, start: HostFactory, run: Run
+) -> None:
+    codex = start()
+    claude.dropped_connections = 9
+
+    with pytest.raises(SynapseError) as failed:
+        run("send", to="codex", text="what?", wait="answer")
+
+    assert failed.value.hint == "the message was not sent"
+    assert codex.requests == []
