@@ -569,7 +569,7 @@ async def test_a_batch_that_breaks_off_ends_the_waits_of_its_first_calls(accept:
                 raise RuntimeError("a bug")
             return await handle(request, caller)
 
-        client.handle = breaks  # type: ignore[method-assign]
+        client.handle = breaks  # type: ignore[method-assign]  # the service fails in the second call
         with pytest.raises(RuntimeError):
             await client.post([tool_call("send", asking("one"), 1), tool_call("agents", {}, 2)], accept=accept)
         (wait,) = client.waits
