@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from synapse.core.override import override
 from synapse.mcp.local import RunningCall
 from synapse.mcp.server import Server, Session
 from synapse.mcp.stdio import MOST_CALLS, LineDecoder, StdioServer
@@ -175,6 +176,7 @@ class Answered(Waits):
         super().__init__()
         self.handed_over: list[str] = []
 
+    @override
     def __call__(self, call: Call, running: RunningCall) -> ToolResult:
         running.hand_over = lambda: self.handed_over.append("the answer")
         return super().__call__(call, running)
