@@ -212,6 +212,10 @@ class McpEndpoint:
                 done = await self._call(call, wire, service, caller)
             except SynapseError as error:
                 done, code = tools.refusal(error), error.code
+            except BaseException:
+                # A bug, or a gateway that ends: nobody follows the calls before this one any more.
+                _end(waits)
+                raise
             if isinstance(done, Waiting):
                 waits.append(done)
             else:

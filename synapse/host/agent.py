@@ -267,7 +267,7 @@ class AgentRuntime:
 
     async def _sweep(self) -> None:
         """Every few seconds, does what no event triggers."""
-        lost_agents = LostAgents(self._journal, self._registry, self._store, self._clock)
+        lost_agents = LostAgents(self._journal, self._registry, self._store, self._clock, self._feed.is_followed)
         while True:
             for step in (
                 # First: an idle agent records nothing, and would not notice that it was replaced.

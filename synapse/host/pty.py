@@ -155,11 +155,12 @@ async def _start(
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
     if person is not None:
         users = replace(users, person=PersonStreams(person.source, person.sink), suspend=person.suspend)
-    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
     try:
+        launch = await asyncio.to_thread(signals.prepare, plain, arguments)
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
+        command.remove()
         secret.remove()
         raise
     mentions.notify = program.say

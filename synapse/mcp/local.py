@@ -61,7 +61,7 @@ SHORTEST_TASK_ID = 4
 class RunningCall:
     """A call in progress: reports progress to its client, and lets the transport end its wait."""
 
-    __slots__ = ("_lock", "_watch", "doing", "is_left", "report", "reported")
+    __slots__ = ("_lock", "_watch", "doing", "hand_over", "is_left", "report", "reported")
 
     def __init__(self, report: "Callable[[str], None]") -> None:
         self._lock = _thread.allocate_lock()
@@ -69,6 +69,8 @@ class RunningCall:
         self.report = report
         self.reported = 0.0
         self.doing = ""
+        self.hand_over: Callable[[], None] | None = None
+        """Delivers the answer in the result as a message. The transport calls it if its client does not get it."""
         self.is_left = False
         """Whether nobody reads the result any more: the client canceled the call, or has gone."""
 
@@ -133,7 +135,11 @@ class LocalTools:
         lines: list[str] = []
         for reply in ask_all(self._registry.entries(), "GET", "/status"):
             entry = reply.entry
-            status = reply.body or {"why": str(reply.error), "agent_type": entry.agent_type}
+            status = reply.body
+            if reply.error is not None:
+                # One that refuses us runs, whatever it does.
+                state = "" if isinstance(reply.error, _not_responding()) else "unknown"
+                status = {"state": state, "why": str(reply.error), "agent_type": entry.agent_type}
             is_self = own is not None and own.agent_id == entry.agent_id
             lines.append(tools.agent_line(short_name(entry), status, is_self=is_self))
         return ToolResult("\n".join(lines) or "No agent is running.")
@@ -161,7 +167,9 @@ class LocalTools:
             return self._wait_at_home(own, entry, body, call, running)
         except _not_responding() as error:
             error.hint = "the message was not sent"
-            if _is_in_doubt(error):
+            # The task that waits comes first: without it nothing was sent.
+            is_tried = own is None or not call.waits or "sender_task_id" in body["metadata"]
+            if is_tried and _is_in_doubt(error):
                 error.hint = f'it may have arrived nevertheless; to send it again only once: idempotency_key="{key}"'
             raise
 
@@ -216,8 +224,7 @@ class LocalTools:
         task, why = self._follow_or_leave(own, watch, waiting_id, running)
         if task is None:
             return tools.arrives_later(sent_id, name, why or self._obstacle(entry))
-        if running.is_left:
-            self._hand_over(own, task, name)
+        running.hand_over = lambda: self._hand_over(own, task, name)
         return tools.answered(task, name, sent_id)
 
     def _open_waiting(self, own: AgentEntry, entry: AgentEntry, body: "dict[str, Any]") -> str:
@@ -280,7 +287,7 @@ class LocalTools:
             return None, str(error)
 
     def _hand_over(self, own: AgentEntry, task: "TaskFields", name: str) -> None:
-        """Sends the agent an answer that came while its client canceled the call, so that it is not lost."""
+        """Sends the agent an answer that came while its client canceled the call or went, so that it is not lost."""
         text = f"The answer of {name} to your canceled question:\n{reply_of(task) or status_of(task)}"
         message = {
             "role": "user",
@@ -353,8 +360,7 @@ class LocalTools:
         task, why = self._follow_or_leave(own, watch, task_id, running)
         if task is None:
             return tools.arrives_later(task_id, "the person", why)
-        if running.is_left:
-            self._hand_over(own, task, "the person")
+        running.hand_over = lambda: self._hand_over(own, task, "the person")
         return tools.person_answered(task)
 
     def _cancel(self, call: CancelCall) -> ToolResult:

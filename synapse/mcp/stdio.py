@@ -101,6 +101,8 @@ class StdioServer:
         self._session = Session()
         self._lines = LineDecoder()
         self._running: list[_Running] = []
+        self._is_telling = False
+        """Whether `ready` runs. Not twice at once: a host that hangs would collect threads."""
         # For `_running` and the exchanges. Not held while writing: a client that does not read delays no cancellation.
         self._lock = _thread.allocate_lock()
         self._writing = _thread.allocate_lock()
@@ -147,8 +149,15 @@ class StdioServer:
             self._write(exchange.reply)
         for call in calls:
             self._start(call, exchange)
-        if exchange.listed:
-            _thread.start_new_thread(self._ready, (self._session,))
+        if exchange.listed and not self._is_telling:
+            self._is_telling = True
+            _thread.start_new_thread(self._tell_ready, ())
+
+    def _tell_ready(self) -> None:
+        try:
+            self._ready(self._session)
+        finally:
+            self._is_telling = False
 
     def _start(self, call: "ToolCall", exchange: "Exchange") -> None:
         steps = [0]
@@ -183,9 +192,13 @@ class StdioServer:
 
     def _finish(self, running: _Running, exchange: "Exchange", result: ToolResult) -> None:
         with self._lock:
-            exchange.finish(running.call, None if running.is_canceled else result)
+            # An answer goes to the client or is handed over, never both.
+            is_unread = running.is_canceled or (running.is_left and running.hand_over is not None)
+            exchange.finish(running.call, None if is_unread else result)
             reply = exchange.reply if exchange.is_complete else None
-        self._write(reply)
+        is_written = self._write(reply)
+        if running.hand_over is not None and (is_unread or not is_written):
+            running.hand_over()
         with self._lock:
             # After the reply, so that a process that ends has written it.
             self._running = [one for one in self._running if one is not running]
@@ -209,17 +222,18 @@ class StdioServer:
         for running in left:
             running.finished.acquire(True, max(0.0, end - self._monotonic()))
 
-    def _write(self, message: "dict[str, Any] | list[dict[str, Any]] | None") -> None:
-        """Writes a message. One that nobody reads any more is dropped: the main thread notices that by itself."""
+    def _write(self, message: "dict[str, Any] | list[dict[str, Any]] | None") -> bool:
+        """Writes a message, if there is one. Returns False if nobody reads: the main thread notices that by itself."""
         if message is None:
-            return
+            return True
         rest = memoryview(encode(message).encode("ascii") + b"\n")
         with self._writing:
             try:
                 while rest:
                     rest = rest[os.write(self._sink, rest) :]
             except OSError:
-                return
+                return False
+        return True
 
 
 def _expected_errors() -> "tuple[type[Exception], ...]":

@@ -501,7 +501,10 @@ def person_answered(task: "dict[str, Any]") -> ToolResult:
     """Returns the result of `ask_person` once the question is answered or withdrawn."""
     if status_of(task) in NOT_ANSWERED:
         return ToolResult(f"task {short_id(task)}: the question is {status_of(task)}. {note_of(task)}", is_error=True)
-    return ToolResult(f"task {short_id(task)}, answered by a person. The next block is the answer.", reply_of(task))
+    by = str(object_in(object_in(task, "metadata"), "answered").get("by") or "")
+    # A key may answer, and agents too where a person's settings let them: who it was decides what the answer is worth.
+    whom = "a person" if by in ("", "person") else f"{one_line(by)} in a person's place"
+    return ToolResult(f"task {short_id(task)}, answered by {whom}. The next block is the answer.", reply_of(task))
 
 
 def arrives_later(task_id: str, to: str, why: str = "") -> ToolResult:

@@ -120,6 +120,12 @@ def _state_events(wanted: TaskState | None, task: Task, now: datetime) -> tuple[
             f"task {task.short_id} is {task.state.value}; it cannot be made {wanted.value}",
             hint="a task that has not ended can be completed, failed or canceled by request",
         )
+    if task.asks_person and wanted is TaskState.COMPLETED:
+        # Whoever asked would take the end for a person's answer.
+        raise IllegalTransition(
+            f"task {task.short_id} asks a person; only the answer completes it",
+            hint=f'answer it (`synapse answer {task.short_id} "…"`), or cancel it',
+        )
     if wanted is TaskState.WORKING:
         return (StateChanged(task_id=task.id, at=now, state=wanted, note="working by request"),)
     return outcomes.ended(task, now, wanted, "by_request", f"{wanted.value} by request")

@@ -54,7 +54,9 @@ def is_open_question(task: Task) -> bool:
 
 def late_answer(question: str, task: Task, answer: str) -> str:
     """Returns the message to an agent whose waiter had left when a person answered its question."""
-    return f'Answer to your question "{question}" (task {task.short_id}): {answer}'
+    # The question is the agent's own text, perhaps a peer's: it must not end the quotation and go on as the person.
+    asked = question.replace('"', "'")
+    return f'Answer to your question "{asked}" (task {task.short_id}): {answer}'
 
 
 def _labels(options: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from synapse.core.address import KEY
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import AgentFailed, InvalidChoice, NothingAsked, PersonRequired, QuestionGone, StoreFailed
@@ -34,6 +35,7 @@ from synapse.core.task import Task
 from synapse.core.task_metadata import answer_noted
 from synapse.core.types import Clock
 from synapse.tasks.journal import Journal
+from synapse.tasks.outcomes import PERSON
 from synapse.tasks.recovery import ANSWERS, is_in_doubt
 from synapse.tasks.worker import AgentWorker
 
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 
 FindMessage = Callable[[Message, str, str], Awaitable[Task | None]]
 """Returns the task of this scope that contains the message already, if its content is the same."""
+_UNPROVEN: Final = "unverified"
 RECORD_SECONDS: Final = 5.0
 """How long the task may take to show a question that the driver has seen."""
 
@@ -158,10 +161,15 @@ class Questions:
 
     def require_person(self, task: Task, caller: Caller) -> None:
         """Raises PersonRequired unless the caller may answer a question that the agent itself asks a person."""
+        if self._is_own(caller):
+            raise PersonRequired("an agent may not answer its own question", hint=caller.objection)
         if not self._may_approve(caller):
             why = f"{caller.objection}; " if caller.objection else ""
             hint = f'{why}run `synapse answer {task.short_id} "…"` in a shell of your own'
             raise PersonRequired("only a person may answer this", hint=hint)
+
+    def _is_own(self, caller: Caller) -> bool:
+        return self._me.agent_id in (caller.agent_id, caller.named_agent)
 
     def _may_approve(self, caller: Caller) -> bool:
         if caller.may_decide or self._agents_may_answer:
@@ -174,7 +182,7 @@ class Questions:
         if question.kind is not QuestionKind.CHOICE or task is None:
             raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
         # A process that cannot be attributed may be the agent's own.
-        if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
+        if self._is_own(caller) or (caller.via_socket and caller.doubt):
             raise PersonRequired("an agent may not answer its own question", hint=self._hint(task, caller))
 
     def _hint(self, task: Task | None, caller: Caller) -> str:
@@ -225,7 +233,9 @@ class Questions:
 
 def answer_fields(question: Question, choice: Choice, caller: Caller, how: str) -> dict[str, str]:
     """Returns what is recorded about the answer to a question: what was chosen, by whom, and how it was given."""
-    by = caller.agent_id or caller.name or ("person" if caller.is_person else "unverified")
+    by = caller.agent_id or caller.name or (PERSON if caller.is_person else _UNPROVEN)
+    if caller.name in (PERSON, _UNPROVEN):
+        by = f"{KEY}{caller.name}"  # an owner may give a key any name, and it must not pass for a person
     return {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
 
 

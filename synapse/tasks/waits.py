@@ -6,7 +6,7 @@ replies, so tasks that wait for it fail after a grace period.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -120,7 +120,16 @@ class LostAgents:
     Also fails tasks whose waiter ended before it had sent its request: no agent will answer them.
     """
 
-    def __init__(self, journal: Journal, registry: Registry, store: TaskStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        registry: Registry,
+        store: TaskStore,
+        clock: Clock,
+        is_followed: Callable[[TaskId], bool] = lambda _task: False,
+    ) -> None:
+        """`is_followed` tells whether somebody waits for a task now."""
+        self._is_followed = is_followed
         self._journal = journal
         self._store = store
         self._registry = registry
@@ -143,9 +152,13 @@ class LostAgents:
                     await self._journal.record(*outcomes.agent_exited(task, self._clock.now(), note))
 
     async def fail_unsent(self) -> None:
-        """Fails tasks whose waiter left UNSENT_SECONDS ago and whose request never reached the agent that it names."""
+        """Fails tasks whose waiter left UNSENT_SECONDS ago and whose request never reached the agent that it names.
+
+        A waiter that was killed before it could follow its task has left too.
+        """
         waiting = [task for task in self._journal.open_tasks() if not task.queued and task.waits_for]
-        left = [task for task in waiting if task.waiter_left and task.waits_for and task.waits_for.inbox]
+        named = [task for task in waiting if task.waits_for and task.waits_for.inbox]
+        left = [task for task in named if task.waiter_left or not self._is_followed(task.id)]
         now = self._clock.monotonic()
         self._left_since = {task.id: self._left_since.get(task.id, now) for task in left}
         self._sent &= self._left_since.keys()

@@ -100,6 +100,36 @@ def test_a_port_takes_no_secret(here: Session) -> None:
     assert [status for status, _ in (over_tcp, twice, once, huge)] == [401, 401, 200, 401]
 
 
+def test_whoever_shows_a_secret_has_no_rights_of_a_person(here: Session) -> None:
+    ada, bob = here.start("ada"), here.start("bob")
+    message = {"message": {"role": "user", "parts": [{"type": "text", "text": "Which branch?"}]}}
+    secret, other = secret_of(here, ada), secret_of(here, bob)
+    socket = HostAddress(ada["socket"])
+    _, asked = ask(socket, "POST", "/questions", secret, body=message)
+    path = f"/tasks/{asked['task']['id']}"
+
+    for shown in (secret, other):
+        assert ask(socket, "POST", f"{path}/answer", shown, body={"text": "main"})[0] == 403
+    for route, body in (("/questions", message), (f"{path}/leave", {}), ("/mcp/ready", {}), ("/reply", message)):
+        assert ask(socket, "POST", route, other, body=body)[0] == 403, route
+    # Without it, this process is a person's.
+    assert ask(socket, "POST", f"{path}/answer", body={"text": "main"})[0] == 200
+
+
+def test_a_launch_that_fails_leaves_nothing_behind(here: Session) -> None:
+    program = here.folder / "broken"
+    program.write_text("#!/there/is/no/such/interpreter\n", encoding="utf-8")
+    program.chmod(0o700)
+    profile = here.folder / ".synapse" / "profiles" / "broken.toml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text(f"command = ['{program}']\n", encoding="utf-8")
+    here.run("trust")
+
+    assert here.run("start", "broken", "--no-instructions").code != 0
+
+    assert not [file for file in (here.home / "launches").rglob("*") if not file.is_dir()]
+
+
 def test_a_secret_lives_as_long_as_its_launch_and_is_shown_nowhere(here: Session) -> None:
     ada = here.start("ada")
     file = secret_file(here, ada)

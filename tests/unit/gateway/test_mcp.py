@@ -558,6 +558,26 @@ async def test_a_batch_is_answered_whole_in_the_version_that_has_it() -> None:
         assert (refused.status, client.counted) == (400, [LAPTOP] * 4), "the server counts the first call of each"
 
 
+@pytest.mark.parametrize("accept", [JSON, BOTH])
+async def test_a_batch_that_breaks_off_ends_the_waits_of_its_first_calls(accept: str) -> None:
+    async with world(held()) as gateway:
+        client = Client(gateway)
+        handle = client.handle
+
+        async def breaks(request: Request[R], caller: Caller) -> R:
+            if client.waits:
+                raise RuntimeError("a bug")
+            return await handle(request, caller)
+
+        client.handle = breaks  # type: ignore[method-assign]  # the service fails in the second call
+        with pytest.raises(RuntimeError):
+            await client.post([tool_call("send", asking("one"), 1), tool_call("agents", {}, 2)], accept=accept)
+        (wait,) = client.waits
+        await asyncio.wait([wait], timeout=BOUND)
+
+        assert wait.cancelled()
+
+
 async def test_a_batch_over_the_rate_limit_runs_no_call() -> None:
     def refuse(_caller: Caller) -> None:
         raise RateLimited("too many requests", seconds=3)

@@ -136,6 +136,8 @@ def test_an_answer_that_came_as_the_client_canceled_is_handed_over(
     claude.on_leave = lambda task: claude.answer(task, "nobody reads this")
 
     run("send", to="codex", text="what?", wait="answer", running=running)
+    assert running.hand_over is not None
+    running.hand_over()
 
     (handed,) = [body for _, path, body in claude.requests if path == "/tasks/send"]
     assert "nobody reads this" in handed["message"]["parts"][0]["text"]
@@ -284,3 +286,26 @@ def test_a_broken_secret_is_not_shown(
     hosts.show_launch(str(home))
 
     assert hosts.address_of(claude.entry).launch == ""
+
+
+def test_an_agent_that_refuses_us_is_not_said_to_be_away(claude: FakeHost, start: HostFactory, run: Run) -> None:
+    codex = start()
+    codex.refusals["/status"] = (401, {"error": {"code": "unauthenticated", "message": "the launch secret is old"}})
+
+    (line,) = [line for line in run("agents").blocks[0].split("\n") if line.startswith("codex")]
+
+    assert "unknown - the launch secret is old" in line
+    assert "not responding" not in line
+
+
+def test_a_message_whose_wait_could_not_be_opened_has_certainly_not_arrived(
+    claude: FakeHost, start: HostFactory, run: Run
+) -> None:
+    codex = start()
+    claude.dropped_connections = 9
+
+    with pytest.raises(SynapseError) as failed:
+        run("send", to="codex", text="what?", wait="answer")
+
+    assert failed.value.hint == "the message was not sent"
+    assert codex.requests == []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from synapse.core.override import override
 from synapse.mcp.local import RunningCall
 from synapse.mcp.server import Server, Session
 from synapse.mcp.stdio import MOST_CALLS, LineDecoder, StdioServer
@@ -168,6 +169,72 @@ def test_a_canceled_call_is_left_and_not_answered() -> None:
         assert client.read()["id"] == 2
 
 
+class Answered(Waits):
+    """A tool that has an answer, which must reach its agent one way or the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handed_over: list[str] = []
+
+    @override
+    def __call__(self, call: Call, running: RunningCall) -> ToolResult:
+        running.hand_over = lambda: self.handed_over.append("the answer")
+        return super().__call__(call, running)
+
+
+def test_an_answer_that_the_client_reads_is_not_handed_over() -> None:
+    answered = Answered()
+    answered.released.set()
+    with serving(answered) as client:
+        client.write(status(1))
+        assert client.read()["id"] == 1
+    assert answered.handed_over == []
+
+
+def test_an_answer_to_a_canceled_call_is_handed_over() -> None:
+    answered = Answered()
+    with serving(answered) as client:
+        client.write(status(1))
+        assert answered.begun.acquire(timeout=PATIENCE)
+        client.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, ping(2))
+        assert client.read()["id"] == 2
+    assert answered.handed_over == ["the answer"]
+
+
+def test_an_answer_is_handed_over_and_not_written_when_the_client_has_closed_its_end() -> None:
+    answered = Answered()
+    with serving(answered) as client:
+        client.write(status(1))
+        assert answered.begun.acquire(timeout=PATIENCE)
+        client.close(client.input)
+        assert client.has_ended()
+        os.set_blocking(client.output, False)
+        with pytest.raises(BlockingIOError):
+            os.read(client.output, 1)
+    assert answered.handed_over == ["the answer"]
+
+
+def test_an_answer_that_cannot_be_written_is_handed_over() -> None:
+    answered = Answered()
+    gone = threading.Event()
+
+    def run(_call: Call, running: RunningCall) -> ToolResult:
+        # As if the answer came before the client went: nothing has left this call.
+        running.hand_over = lambda: answered.handed_over.append("the answer")
+        answered.begun.release()
+        gone.wait(PATIENCE)
+        running.is_left = False
+        return ToolResult("the answer")
+
+    with serving(run) as client:
+        client.write(status(1))
+        assert answered.begun.acquire(timeout=PATIENCE)
+        client.close(client.output)
+        gone.set()
+        assert client.has_ended()
+    assert answered.handed_over == ["the answer"]
+
+
 def test_other_cancellations_are_ignored() -> None:
     with serving(echo) as client:
         client.write(status(1))
@@ -251,3 +318,19 @@ def test_the_host_is_told_after_the_tools_were_listed() -> None:
 
         until(lambda: told, "the host to be told", bound=PATIENCE)
     assert told == ["2025-03-26"]
+
+
+def test_a_host_that_hangs_is_told_by_one_thread_only() -> None:
+    asked, answers = threading.Semaphore(0), threading.Event()
+
+    def hang(_session: Session) -> None:
+        asked.release()
+        answers.wait(PATIENCE)
+
+    with serving(echo, hang) as client:
+        client.write(*({"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(9)), ping("last"))
+        while client.read()["id"] != "last":
+            pass
+        assert asked.acquire(timeout=PATIENCE)
+        assert not asked.acquire(blocking=False)
+        answers.set()

@@ -192,6 +192,20 @@ def test_an_inferred_answer_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("person", "answered by a person."),
+        ("phone", "answered by phone in a person's place."),
+        ("synapse-codex-8120", "answered by synapse-codex-8120 in a person's place."),
+    ],
+)
+def test_the_answer_to_a_question_says_who_gave_it(by: str, said: str) -> None:
+    task = with_answer("yes", metadata={"answered": {"by": by}})
+
+    assert said in tools.person_answered(task).blocks[0]
+
+
+@pytest.mark.parametrize(
     ("error", "step"),
     [
         (

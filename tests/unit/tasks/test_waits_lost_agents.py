@@ -13,7 +13,7 @@ from synapse.core.message import Json
 from synapse.core.override import override
 from synapse.core.requests import CreateTask
 from synapse.core.task import TaskState
-from synapse.tasks.waits import GRACE_SECONDS, LostAgents
+from synapse.tasks.waits import GRACE_SECONDS, UNSENT_SECONDS, LostAgents
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, FixedRegistry, claude, say, working
 from tests.fakes.host_client import DeliveredReply
 
@@ -98,3 +98,21 @@ async def test_an_agent_that_was_back_meanwhile_may_be_away_as_long_again() -> N
     harness.clock.advance(1)
     await lost_agents.fail_lost()
     assert (await harness.task(task.id)).state is TaskState.FAILED
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_a_wait_ends_whose_waiter_was_killed_before_it_followed_or_sent_anything(is_followed: bool) -> None:
+    harness = AgentHarness()
+    metadata: Json = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
+    request = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
+    waiting = await harness.service.handle(request, Caller(agent_id=ME.agent_id, via_socket=True))
+    lost_agents = LostAgents(
+        harness.journal, FixedRegistry(), harness.store, harness.clock, lambda task: is_followed and task == waiting.id
+    )
+    await lost_agents.fail_unsent()
+    harness.clock.advance(UNSENT_SECONDS)
+    await lost_agents.fail_unsent()
+
+    expected = (TaskState.SUBMITTED, "") if is_followed else (TaskState.FAILED, "not_sent")
+    ended = await harness.task(waiting.id)
+    assert (ended.state, ended.reason) == expected
