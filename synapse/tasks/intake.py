@@ -302,7 +302,7 @@ class Intake:
             self._replies.resume(task)
             if task.delivered_as and not await self._is_known(task.delivered_as):
                 # The earlier host ended between the record of the answer and that of the message which delivers it.
-                await self._deliver(task, *_recorded_reply(task))
+                await self._deliver_recorded(task)
         # Includes tasks in doubt or with an open question, for which the plan may have no events.
         for task in self._journal.open_tasks():
             self._replies.expect(task)
@@ -549,7 +549,13 @@ class Intake:
         message_task = self._new_task_id()
         task = await self._journal.record_if(waiting.id, decide)
         if task.delivered_as == message_task:
-            await self._deliver(task, *_recorded_reply(task))
+            await self._deliver_recorded(task)
+
+    async def _deliver_recorded(self, waiting: Task) -> None:
+        """Queues what an ended task has recorded: its reply or, if that is none or cannot be typed, a notice."""
+        reply, author = _recorded_reply(waiting)
+        is_reply = waiting.state is TaskState.COMPLETED or waiting.reason == outcomes.REPLIED_FAILED
+        await self._deliver(waiting, reply, author, is_failure=not (is_reply and self._acceptance.takes(reply.message)))
 
     async def notify_unanswered(self, waiting: Task) -> None:
         """Queues a message of Synapse's: a wait that the agent had left ended without an answer."""

@@ -75,8 +75,11 @@ def plan(  # noqa: C901 - one case per kind of task
 
 
 def is_instruction(task: Task) -> bool:
-    """Decides whether the task holds an agent's initial instructions; no other sender can claim to be the system."""
-    return task.sender.sender_id == SYSTEM
+    """Decides whether the task holds an agent's initial instructions.
+
+    No other sender can claim to be the system, whose other messages tell the agent that a request was not answered.
+    """
+    return task.sender.sender_id == SYSTEM and not task.delivers
 
 
 def last_prompt(task: Task) -> Message:

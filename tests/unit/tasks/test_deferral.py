@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Failed, Submitted, Turn, TurnEvent, Typing
+from synapse.core.events import TaskEvent
 from synapse.core.message import Sender, TextPart
+from synapse.core.override import override
 from synapse.core.requests import CancelTask, CreateTask, LeaveTask, Reply, SubscribeTask
+from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.tasks.deferral import WAITING_FOR_REPLY
 from synapse.tasks.waits import GRACE_SECONDS, UNSENT_SECONDS, LostAgents
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, FixedRegistry, claude, say, working
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 CODEX = Caller(agent_id=ME.agent_id, via_socket=True)
 PERSON = Caller(via_socket=True)
 WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
 STILL_WAITING = "still waiting"
+
+
+class StoreKilledBetween(MemoryStore):
+    """Keeps the end of a wait, but not the message that delivers it: the host was killed between the two."""
+
+    is_killed = True
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        if task.delivers and self.is_killed:
+            raise RuntimeError("the host was killed here")
+        return super().append(task, events, lease=lease, digest=digest)
 
 
 def answers(turn: Turn) -> list[TurnEvent]:
@@ -32,9 +51,9 @@ def answers(turn: Turn) -> list[TurnEvent]:
 class AgentAtWork:
     """One agent at work on a request, and what it does in its turns."""
 
-    def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = answers) -> None:
+    def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = answers, store: MemoryStore | None = None) -> None:
         self.driver = FakeDriver(plot)
-        self.harness = AgentHarness(self.driver)
+        self.harness = AgentHarness(self.driver, store)
 
     async def takes(self, task: Task) -> Task:
         """Waits until the agent is in the turn of the task, which then goes on only when `goes_on` is called."""
@@ -394,3 +413,34 @@ async def test_a_restart_fails_a_deferred_request_and_delivers_the_answer_to_the
 
     assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
     assert message.artifacts[0].text == "echo: yes"
+
+
+async def test_a_notice_that_is_queued_is_delivered_after_a_restart() -> None:
+    agent = AgentAtWork()
+    agent.driver.ready.clear()
+    async with working(agent.harness) as before:
+        wait = await agent.asks()
+        await before.service.handle(CancelTask(wait.id), PERSON)
+        notice = await agent.notice_of(wait)
+    async with working(AgentHarness(FakeDriver(echo), store=before.store)) as after:
+        await after.recover()
+        told = await after.finished(notice)
+
+    assert (told.state, told.artifacts[0].text) == (TaskState.COMPLETED, f"echo: {notice.message.text}")
+
+
+async def test_a_notice_that_was_not_opened_before_a_crash_is_opened_at_the_next_start() -> None:
+    store = StoreKilledBetween()
+    before = AgentAtWork(store=store)
+    wait = await before.asks()
+    await before.harness.service.handle(CancelTask(wait.id), PERSON)
+    with pytest.raises(RuntimeError):
+        await before.harness.intake.notify_unanswered(await before.harness.task(wait.id))
+    store.is_killed = False
+
+    for _ in range(2):
+        after = AgentHarness(store=store)
+        await after.recover()
+        (notice,) = [await after.task(one) for one in after.worker.waiting]
+        assert (notice.sender_name, notice.delivers) == ("synapse-system", wait.id)
+        assert notice.message.text.endswith('was not answered: "canceled by request"')
