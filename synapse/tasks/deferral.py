@@ -12,23 +12,29 @@ was canceled) is delivered too, as a message of Synapse's, so a deferred request
 asked lives and does not answer, R stays open, as a task of a slow agent does.
 
 All of this is memory: when the host ends, so does the program that waits, and its requests fail as those in a turn do.
+Only the end of a request whose last message M had ended is made up for: see `unrecorded_ends`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from synapse.core.driver import Answered
+from synapse.core.errors import TaskNotFound
 from synapse.core.events import StateChanged, TaskEvent, Update
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task_metadata import asking
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
 
 WAITING_FOR_REPLY: Final = "waiting_for_reply"
 """The reason of a request in `working` whose turn is over."""
+_MOST_WAITS: Final = 500
 
 
 class DeferredReplies:
@@ -132,7 +138,7 @@ class DeferredReplies:
             self._record_end(*self._waits_on(request, note))
         else:
             self._deferred.discard(request_id)
-            self._record_end(*_ends_with(message, request, self._clock))
+            self._record_end(*_ends_with(message, request, self._clock.now()))
 
     def _awaited(self, request: TaskId) -> str:
         """Returns what a request waits for, as a sentence for people; empty if it waits for nothing."""
@@ -173,9 +179,37 @@ class DeferredReplies:
                     self._drop_wait(cause)
 
 
-def _ends_with(message: Task, request: Task, clock: Clock) -> tuple[TaskEvent, ...]:
+async def unrecorded_ends(
+    left: Iterable[Task], store: TaskStore, now: datetime
+) -> Mapping[TaskId, tuple[TaskEvent, ...]]:
+    """Returns the events that end those of the open tasks `left` that an earlier host deferred and was about to end.
+
+    It ended between the record of the last message's end, which has the answer, and that of the request's.
+    """
+    deferred = [task for task in left if task.state is TaskState.WORKING and task.reason == WAITING_FOR_REPLY]
+    last = [(request, await _last_message(request, store)) for request in deferred]
+    return {request.id: _ends_with(message, request, now) for request, message in last if message is not None}
+
+
+async def _last_message(request: Task, store: TaskStore) -> Task | None:
+    """Returns the message that ended last of those that a request depended on; None if it depends on more."""
+    page = await store.list(TaskQuery(inbox=request.inbox, metadata=asking(request.id), limit=_MOST_WAITS))
+    messages = list[Task]()
+    for wait in page.tasks:
+        if wait.delivered_as:
+            try:
+                messages.append(await store.load(TaskId(wait.delivered_as)))
+            except TaskNotFound:
+                return None  # it is still to be opened
+        elif wait.waiter_left and wait.state is not TaskState.CANCELED:
+            return None  # its answer, or the notice of its failure, is still to be delivered
+    if not messages or not all(message.state.is_terminal for message in messages):
+        return None
+    return max(messages, key=lambda message: message.receipts[-1].at)
+
+
+def _ends_with(message: Task, request: Task, now: datetime) -> tuple[TaskEvent, ...]:
     """Returns the events that end a deferred request as the turn of `message` has ended."""
-    now = clock.now()
     if message.state is not TaskState.COMPLETED:
         note = f"task {message.short_id}, which delivered the answer that it waited for: {message.note}"
         return outcomes.ended(request, now, message.state, message.reason, note)

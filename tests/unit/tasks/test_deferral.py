@@ -15,6 +15,7 @@ from synapse.core.override import override
 from synapse.core.requests import CancelTask, CreateTask, LeaveTask, Reply, SubscribeTask
 from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.tasks import worker
 from synapse.tasks.deferral import WAITING_FOR_REPLY
 from synapse.tasks.waits import GRACE_SECONDS, UNSENT_SECONDS, LostAgents
 from tests.fakes.driver import FakeDriver, echo
@@ -26,6 +27,25 @@ CODEX = Caller(agent_id=ME.agent_id, via_socket=True)
 PERSON = Caller(via_socket=True)
 WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
 STILL_WAITING = "still waiting"
+
+
+class StoreKilledAtTheEnd(MemoryStore):
+    """Keeps nothing about a request that waits once a message that delivers an answer has ended: the host is killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.killed = asyncio.Event()
+        self.is_dead = False
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        if self.is_dead:
+            self.killed.set()
+            return asyncio.get_running_loop().create_future()
+        self.is_dead = bool(task.delivers) and task.state.is_terminal
+        return super().append(task, events, lease=lease, digest=digest)
 
 
 class StoreKilledBetween(MemoryStore):
@@ -92,6 +112,14 @@ class AgentAtWork:
 
     async def until(self, task: Task, holds: Callable[[Task], bool]) -> Task:
         return await self._until_known(task.id, lambda now: now is not None and holds(now))
+
+    async def until_stored(self, task: Task, holds: Callable[[Task], bool]) -> Task:
+        """Waits until the store has the task so, whichever host has written it."""
+        async with asyncio.timeout(5):
+            seq = 0
+            while not holds(stored := await self.harness.store.load(task.id)):
+                seq = await self.harness.store.wait_after(seq, 5)
+        return stored
 
     async def _until_known(self, task_id: TaskId, holds: Callable[[Task | None], bool]) -> Task:
         changed = asyncio.Event()
@@ -444,3 +472,56 @@ async def test_a_notice_that_was_not_opened_before_a_crash_is_opened_at_the_next
         (notice,) = [await after.task(one) for one in after.worker.waiting]
         assert (notice.sender_name, notice.delivers) == ("synapse-system", wait.id)
         assert notice.message.text.endswith('was not answered: "canceled by request"')
+
+
+@pytest.mark.parametrize("end", ["answered", "failed"])
+async def test_a_host_killed_between_the_ends_of_message_and_request_ends_the_request_at_its_next_start(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_DRAIN_SECONDS", 0.0)
+
+    def fails(turn: Turn) -> list[TurnEvent]:
+        return answers(turn) if turn.message.text == "ask claude" else [Typing(), Failed("rate_limited", "at noon")]
+
+    store = StoreKilledAtTheEnd()
+    agent = AgentAtWork(answers if end == "answered" else fails, store)
+    async with working(agent.harness) as before:
+        request = await agent.request("t-1")
+        wait = await agent.asks()
+        await agent.goes_on(request)
+        message = await agent.answered(wait)
+        await asyncio.wait_for(store.killed.wait(), 5)
+        store.is_dead = False
+        assert (await store.load(message.id)).state.is_terminal
+        assert (await store.load(request.id)).reason == WAITING_FOR_REPLY
+    assert before.host_client.delivered == []
+    async with working(AgentHarness(FakeDriver(echo), store=store)) as after:
+        await after.recover()
+        ended = await after.finished(request)
+        await asyncio.wait_for(after.host_client.called.wait(), 5)
+        replied = await agent.until_stored(request, lambda task: task.replied == "inferred")
+    async with working(AgentHarness(FakeDriver(echo), store=store)) as later:
+        await later.recover()
+
+    delivered = [(one.sender_task_id, one.text, one.failed) for one in after.host_client.delivered]
+    if end == "answered":
+        assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "it says: yes")
+        assert delivered == [("t-1", "it says: yes", False)]
+    else:
+        assert (ended.state, ended.reason) == (TaskState.FAILED, "rate_limited")
+        assert delivered == [("t-1", ended.note, True)]
+    assert later.host_client.delivered == []
+    assert await later.task(request.id) == replied
+
+
+async def test_a_request_that_still_waits_at_a_kill_fails_although_one_answer_has_come() -> None:
+    agent = AgentAtWork()
+    async with working(agent.harness) as before:
+        request = await agent.request()
+        waits = [await agent.asks(), await agent.asks()]
+        await agent.goes_on(request)
+        await before.finished(await agent.answered(waits[0]))
+    after = AgentHarness(store=before.store)
+    await after.recover()
+
+    assert (await after.task(request.id)).reason == "agent_exited"
