@@ -227,7 +227,11 @@ NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to e
 @asynccontextmanager
 async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
     """Run the harness's long-lived parts meanwhile."""
-    running = (harness.worker.run(), harness.replies.run(), harness.deferred.run(harness.intake.notify_unanswered))
+    running = (
+        harness.worker.run(),
+        harness.replies.run(),
+        harness.deferred.run(harness.intake.late_answers.notify_unanswered),
+    )
     jobs = [asyncio.ensure_future(job) for job in running]
     try:
         yield harness

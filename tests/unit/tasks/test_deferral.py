@@ -463,7 +463,7 @@ async def test_a_notice_that_was_not_opened_before_a_crash_is_opened_at_the_next
     wait = await before.asks()
     await before.harness.service.handle(CancelTask(wait.id), PERSON)
     with pytest.raises(RuntimeError):
-        await before.harness.intake.notify_unanswered(await before.harness.task(wait.id))
+        await before.harness.intake.late_answers.notify_unanswered(await before.harness.task(wait.id))
     store.is_killed = False
 
     for _ in range(2):
