@@ -144,7 +144,9 @@ class Intake:
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
         self._opening_questions = 0
-        self.late_answers = LateAnswers(journal, feed, clock, new_task_id, self)
+        self.late_answers = LateAnswers(
+            self, journal=journal, feed=feed, deferred=deferred, clock=clock, new_task_id=new_task_id
+        )
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queues a message; a reply to a waiting task completes that task instead.

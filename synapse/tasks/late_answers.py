@@ -25,6 +25,7 @@ from synapse.core.task_metadata import answer_delivered, answer_of, waiter_noted
 from synapse.core.text import neutralise, safe_line
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
+from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal
 from synapse.tasks.person_questions import late_answer
@@ -52,10 +53,18 @@ class LateAnswers:
     """The answers of one agent's waiting tasks."""
 
     def __init__(
-        self, journal: Journal, feed: Feed, clock: Clock, new_task_id: Callable[[], str], messages: LateMessages
+        self,
+        messages: LateMessages,
+        *,
+        journal: Journal,
+        feed: Feed,
+        deferred: DeferredReplies,
+        clock: Clock,
+        new_task_id: Callable[[], str],
     ) -> None:
         self._journal = journal
         self._feed = feed
+        self._deferred = deferred
         self._clock = clock
         self._new_task_id = new_task_id
         self._messages = messages
@@ -138,6 +147,8 @@ class LateAnswers:
         now = await self.note_waiter(waiting, lambda: not self._feed.is_followed(waiting.id))
         if now.state.is_terminal and not has_read:
             await self._deliver_unread(now)
+        if not self._feed.is_followed(waiting.id):
+            self._deferred.nobody_waits(waiting.id)
 
     async def _deliver_unread(self, waiting: Task) -> None:
         def decide(ended: Task) -> tuple[TaskEvent, ...]:
