@@ -468,6 +468,8 @@ class Intake:
         # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
         check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
         deadline_of(request, self._limits.ttl_seconds, self._clock)
+        if request.parent_id:
+            await self._check_parent(request.parent_id, caller)
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
         return await self.late_answers.record_reply(events, request, author or caller)

@@ -9,6 +9,7 @@ import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Failed, Submitted, Turn, TurnEvent, Typing
+from synapse.core.errors import InvalidField
 from synapse.core.events import TaskEvent
 from synapse.core.message import Sender, TextPart
 from synapse.core.override import override
@@ -618,24 +619,32 @@ async def test_an_urgent_message_does_not_interrupt_a_request_whose_turn_is_over
         assert (await harness.finished(request)).artifacts[0].text == "it says: yes"
 
 
-@pytest.mark.parametrize("interrupted", ["the request", "the answer"])
-async def test_an_urgent_message_that_interrupts_the_turn_cancels_the_request(interrupted: str) -> None:
+async def test_an_interrupted_turn_is_not_deferred_and_the_answer_still_arrives() -> None:
     agent = AgentAtWork()
     async with working(agent.harness) as harness:
         request = await agent.request()
         wait = await agent.asks()
-        if interrupted == "the answer":
-            await agent.goes_on(request)
-            agent.driver.go_on.clear()
-            message = await agent.takes(await agent.answered(wait))
         await harness.send("stop", priority=5)
         ended = await harness.finished(request)
-        if interrupted == "the request":
-            message = await agent.answered(wait)
-        told = await harness.finished(message)
+        message = await harness.finished(await agent.answered(wait))
 
     assert (ended.state, ended.reason) == (TaskState.CANCELED, "interrupted")
-    assert told.state is (TaskState.COMPLETED if interrupted == "the request" else TaskState.CANCELED)
+    assert message.artifacts[0].text == "it says: yes"
+
+
+async def test_a_request_whose_answer_is_interrupted_is_canceled_with_it() -> None:
+    agent = AgentAtWork()
+    async with working(agent.harness) as harness:
+        request = await agent.request()
+        wait = await agent.asks()
+        await agent.goes_on(request)
+        agent.driver.go_on.clear()
+        message = await agent.takes(await agent.answered(wait))
+        await harness.send("stop", priority=5)
+        told, ended = await harness.finished(message), await harness.finished(request)
+
+    assert (told.state, told.reason) == (TaskState.CANCELED, "interrupted")
+    assert (ended.state, ended.reason) == (TaskState.CANCELED, "interrupted")
 
 
 async def test_a_request_that_is_canceled_while_the_answer_is_queued_is_ended_by_nothing_else() -> None:
@@ -692,3 +701,16 @@ async def test_an_answer_waits_while_a_person_types_in_the_terminal() -> None:
 
         assert (await harness.finished(request)).artifacts[0].text == "it says: yes"
         assert not (await harness.task(own.id)).state.is_terminal
+
+
+async def test_a_reply_that_could_not_be_queued_as_a_message_is_refused_before_it_is_recorded() -> None:
+    agent = AgentAtWork()
+    async with working(agent.harness) as harness:
+        request = await agent.request()
+        wait = await agent.asks()
+        await agent.goes_on(request)
+        with pytest.raises(InvalidField):
+            await harness.send("yes", in_reply_to=wait.id, sender=claude(), parent_id="nowhere")
+        await agent.answered(wait, "now")
+
+        assert (await harness.finished(request)).artifacts[0].text == "it says: now"
