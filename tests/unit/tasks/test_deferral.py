@@ -714,3 +714,17 @@ async def test_a_reply_that_could_not_be_queued_as_a_message_is_refused_before_i
         await agent.answered(wait, "now")
 
         assert (await harness.finished(request)).artifacts[0].text == "it says: now"
+
+
+async def test_a_reply_without_an_id_answers_a_deferred_request_and_none_that_is_still_queued() -> None:
+    agent = AgentAtWork()
+    async with working(agent.harness) as harness:
+        request = await agent.request("t-1")
+        await agent.asks()
+        await agent.goes_on(request)
+        agent.driver.ready.clear()
+        queued = await harness.send("later", sender=claude(), response_expected=True, sender_task_id="t-2")
+        replied = await harness.service.handle(Reply(message=say("mine")), CODEX)
+
+        assert (replied.task_id, harness.worker.waiting) == (request.id, (queued.id,))
+        assert [one.sender_task_id for one in harness.host_client.delivered] == ["t-1"]
