@@ -6,14 +6,13 @@ Messages beyond a rate limit between two agents are held, so that a pair cannot 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from synapse.core.address import PERSON, SYSTEM, short_name
+from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, QuestionRaised
@@ -28,11 +27,9 @@ from synapse.core.errors import (
     PushNotSupported,
     QueueFull,
     SenderMismatch,
-    SynapseError,
     TaskFinished,
     TaskNotFound,
     VersionConflict,
-    WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened
 from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart
@@ -71,20 +68,20 @@ from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.late_answers import LateAnswers
+from synapse.tasks.pair_limit import PairRateLimit
 from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question, new_question
 from synapse.tasks.questions import Questions, answer_fields, question_gone
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
-from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
+from synapse.tasks.waits import WaitCycles, was_asked
 from synapse.tasks.worker import AgentWorker
 
 log = logging.getLogger(__name__)
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
-_PAIR_WINDOW_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +141,7 @@ class Intake:
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
         self._opening_questions = 0
+        self._cycles = WaitCycles(journal, registry, store, clock)
         self.late_answers = LateAnswers(
             self, journal=journal, feed=feed, deferred=deferred, clock=clock, new_task_id=new_task_id
         )
@@ -384,7 +382,7 @@ class Intake:
             return task  # answered at once
         if request.response_expected:
             # Once it is durable: of two requests that close a cycle at the same time, at least one sees the other.
-            await self._refuse_cycle(task)
+            await self._cycles.refuse(task)
         self._replies.expect(task)
         if is_admitted:
             await self._worker.enqueue(task, opened.message)
@@ -504,32 +502,6 @@ class Intake:
                 return
         raise InvalidField("parentId", f"there is no task '{parent_id}'")
 
-    async def _refuse_cycle(self, task: Task) -> None:
-        """Raises WaitCycle when agents would wait for each other; also notes it on the tasks that wait here."""
-        try:
-            error = await self._end_in_cycle(task)
-        except Exception:
-            # The message is durable, so it is queued unchecked: a repeated message would only find its task.
-            log.exception("cycle_not_checked", extra={"task": task.id})
-            return
-        if error is not None:
-            raise error
-
-    async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
-        """Fails the task if waiting for it closes a cycle, and returns the error for its sender."""
-        cycle = await cycle_closed_by(task, self._store)
-        if not cycle:
-            return None
-        known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
-        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
-        now = self._clock.now()
-        await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
-        for waiting in self._journal.open_tasks():
-            if not waiting.queued and waits_for_one_of(cycle, waiting):
-                with suppress(SynapseError):  # the request is refused in any case
-                    await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
-        return error
-
     def _hold(self, opened: TaskOpened, sender: str) -> AttentionChanged:
         why = (
             f"held: more than {self._pair_limit.limit} messages within a minute between {sender} and "
@@ -584,29 +556,3 @@ def _delivering(waiting: Task, opened: TaskOpened) -> TaskOpened:
     """Returns the event that opens the task which delivers the answer of the task `waiting`."""
     metadata = {**opened.metadata, **delivering(waiting)}
     return replace(opened, task_id=TaskId(waiting.delivered_as), metadata=metadata)
-
-
-class PairRateLimit:
-    """Limits the messages per minute between each pair of agents, counting both directions."""
-
-    def __init__(self, limit_per_minute: int) -> None:
-        self.limit = limit_per_minute
-        self._recent: dict[frozenset[str], deque[float]] = {}
-
-    def admit(self, one: str, other: str, now: float) -> bool:
-        """Counts a message between the two at monotonic time `now`; returns False when it has to be held."""
-        if self.limit <= 0:
-            return True
-        self._forget(now)
-        times = self._recent.setdefault(frozenset((one, other)), deque(maxlen=self.limit))
-        if len(times) == self.limit:
-            return False
-        times.append(now)
-        return True
-
-    def _forget(self, now: float) -> None:
-        for pair, times in list(self._recent.items()):
-            while times and times[0] <= now - _PAIR_WINDOW_SECONDS:
-                times.popleft()
-            if not times:
-                del self._recent[pair]
