@@ -35,7 +35,7 @@ from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.push.service import open_push
 from synapse.tasks import outcomes, recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
-from synapse.tasks.deferral import DeferredReplies
+from synapse.tasks.deferral import DeferredReplies, unrecorded_ends
 from synapse.tasks.feed import Feed
 from synapse.tasks.instructions import initial_instructions, short_instructions
 from synapse.tasks.intake import Intake, Limits
@@ -182,7 +182,9 @@ class AgentRuntime:
     async def plan_recovery(self) -> recovery.RecoveryPlan:
         """Adopts the open tasks that an earlier holder of the inbox left, and plans what happens to each."""
         adopted = await self._journal.adopt(self._me.inbox)
-        plan = recovery.plan(adopted, self._clock.now(), self._agent.can_resume)
+        now = self._clock.now()
+        ends = await unrecorded_ends(adopted, self._store, now)
+        plan = recovery.plan(adopted, now, self._agent.can_resume, ends)
         await self._reply_recovery.note_waiters_left(plan.waiting)
         return plan
 
@@ -190,7 +192,7 @@ class AgentRuntime:
         """Starts to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
-        notices = self._deferred.run(self._intake.notify_unanswered)
+        notices = self._deferred.run(self._intake.late_answers.notify_unanswered)
         others = (self._replies.run(), notices, self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 

@@ -9,26 +9,33 @@ the answer came. The end of R's turn then says no more than "still waiting", so 
 
 An explicit reply in the turn of R or of M answers R, as ever. A wait that ends without an answer (its agent is lost, it
 was canceled) is delivered too, as a message of Synapse's, so a deferred request always goes on. If the agent that was
-asked lives and does not answer, R stays open, as a task of a slow agent does.
+asked lives and does not answer, R stays open, as a task of a slow agent does. A waiter that comes back and reads the
+answer leaves no message to wait for: R then ends as its own turn did.
 
 All of this is memory: when the host ends, so does the program that waits, and its requests fail as those in a turn do.
+Only the end of a request whose last message M had ended is made up for: see `unrecorded_ends`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from synapse.core.driver import Answered
+from synapse.core.errors import TaskNotFound
 from synapse.core.events import StateChanged, TaskEvent, Update
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task_metadata import asking
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
 
 WAITING_FOR_REPLY: Final = "waiting_for_reply"
 """The reason of a request in `working` whose turn is over."""
+_MOST_WAITS: Final = 500
 
 
 class DeferredReplies:
@@ -44,7 +51,8 @@ class DeferredReplies:
         """The tasks that deliver an answer and have not ended, with the request that depends on it."""
         self._causes: dict[TaskId, set[TaskId]] = {}
         """Of each request in whose turn the agent asked: its waits and messages."""
-        self._deferred: set[TaskId] = set()
+        self._deferred: dict[TaskId, Answered] = {}
+        """The requests whose turn is over, with the end of that turn."""
         self._withdrawn: set[TaskId] = set()
         """The waits that the agent itself canceled."""
         self._reported: set[TaskId] = set()
@@ -68,16 +76,23 @@ class DeferredReplies:
             self._causes.setdefault(TaskId(waiting.asked_in), set()).add(waiting.id)
 
     def wait_withdrawn(self, waiting: Task) -> None:
-        """Notes that the agent itself cancels a wait: it need not be told, unless a deferred request depends on it."""
+        """Notes that the agent itself cancels a wait: it need not be told, unless a request goes on only by that."""
         if waiting.id in self._waits:
             self._withdrawn.add(waiting.id)
 
-    def defer(self, request: Task) -> tuple[TaskEvent, ...]:
+    def nobody_waits(self, wait: TaskId) -> None:
+        """Notes that the last reader of a waiting task has left; if that has ended, no message delivers its end."""
+        task = self._journal.known(wait)
+        has_ended = task is None or task.state.is_terminal
+        if wait in self._waits and has_ended and wait not in self._reported:
+            self._end_alone(self._drop_wait(wait))
+
+    def defer(self, request: Task, end: Answered) -> tuple[TaskEvent, ...]:
         """Returns the events that keep a request open whose turn has ended; none if it depends on no answer."""
         note = self._awaited(request.id)
         if not note:
             return ()
-        self._deferred.add(request.id)
+        self._deferred[request.id] = end
         return self._waits_on(request, note)
 
     def deferred(self) -> Sequence[Task]:
@@ -108,7 +123,8 @@ class DeferredReplies:
 
     def _on_wait_ended(self, waiting: Task) -> None:
         request = TaskId(self._waits[waiting.id])
-        is_expected = waiting.id in self._withdrawn and request not in self._deferred
+        goes_on = request not in self._deferred or bool(self._causes[request] & self._messages.keys())
+        is_expected = waiting.id in self._withdrawn and goes_on
         if waiting.delivered_as:
             self._drop_wait(waiting.id)
             if request in self._causes:
@@ -116,8 +132,8 @@ class DeferredReplies:
                 self._messages[TaskId(waiting.delivered_as)] = request
         elif not waiting.waiter_left or is_expected:
             # The waiter has the answer; if it proves not to have read it, that is delivered.
-            if not request or is_expected:
-                self._drop_wait(waiting.id)
+            if not request or is_expected or waiting.waiter_released:
+                self._end_alone(self._drop_wait(waiting.id))
         elif waiting.id not in self._reported:
             self._reported.add(waiting.id)
             self._unanswered.put_nowait(waiting)
@@ -131,8 +147,15 @@ class DeferredReplies:
         if note := self._awaited(request_id):
             self._record_end(*self._waits_on(request, note))
         else:
-            self._deferred.discard(request_id)
-            self._record_end(*_ends_with(message, request, self._clock))
+            del self._deferred[request_id]
+            self._record_end(*_ends_with(message, request, self._clock.now()))
+
+    def _end_alone(self, request_id: TaskId) -> None:
+        """Ends a deferred request as its own turn has ended, if no message will do it any more."""
+        request = self._journal.known(request_id)
+        if request_id not in self._deferred or request is None or self._awaited(request_id):
+            return
+        self._record_end(*outcomes.answered(request, self._clock.now(), self._deferred.pop(request_id)))
 
     def _awaited(self, request: TaskId) -> str:
         """Returns what a request waits for, as a sentence for people; empty if it waits for nothing."""
@@ -155,15 +178,17 @@ class DeferredReplies:
         waits = StateChanged(task_id=request.id, at=now, state=TaskState.WORKING, reason=WAITING_FOR_REPLY, note=note)
         return (*outcomes.close_question(request, now, TaskState.WORKING), waits)
 
-    def _drop_wait(self, wait: TaskId) -> None:
+    def _drop_wait(self, wait: TaskId) -> TaskId:
+        """Forgets a wait; returns the request in whose turn it was opened, or an empty string."""
         self._withdrawn.discard(wait)
         self._reported.discard(wait)
-        request = self._waits.pop(wait)
-        self._causes.get(TaskId(request), set()).discard(wait)
+        request = TaskId(self._waits.pop(wait))
+        self._causes.get(request, set()).discard(wait)
+        return request
 
     def _forget(self, request: TaskId) -> None:
         """Forgets a request that has ended; the answers that it waited for are delivered nonetheless."""
-        self._deferred.discard(request)
+        self._deferred.pop(request, None)
         for cause in self._causes.pop(request):
             self._messages.pop(cause, None)
             if cause in self._waits:
@@ -173,9 +198,37 @@ class DeferredReplies:
                     self._drop_wait(cause)
 
 
-def _ends_with(message: Task, request: Task, clock: Clock) -> tuple[TaskEvent, ...]:
+async def unrecorded_ends(
+    left: Iterable[Task], store: TaskStore, now: datetime
+) -> Mapping[TaskId, tuple[TaskEvent, ...]]:
+    """Returns the events that end those of the open tasks `left` that an earlier host deferred and was about to end.
+
+    It ended between the record of the last message's end, which has the answer, and that of the request's.
+    """
+    deferred = [task for task in left if task.state is TaskState.WORKING and task.reason == WAITING_FOR_REPLY]
+    last = [(request, await _last_message(request, store)) for request in deferred]
+    return {request.id: _ends_with(message, request, now) for request, message in last if message is not None}
+
+
+async def _last_message(request: Task, store: TaskStore) -> Task | None:
+    """Returns the message that ended last of those that a request depended on; None if it depends on more."""
+    page = await store.list(TaskQuery(inbox=request.inbox, metadata=asking(request.id), limit=_MOST_WAITS))
+    messages = list[Task]()
+    for wait in page.tasks:
+        if wait.delivered_as:
+            try:
+                messages.append(await store.load(TaskId(wait.delivered_as)))
+            except TaskNotFound:
+                return None  # it is still to be opened
+        elif wait.waiter_left and wait.state is not TaskState.CANCELED:
+            return None  # its answer, or the notice of its failure, is still to be delivered
+    if not messages or not all(message.state.is_terminal for message in messages):
+        return None
+    return max(messages, key=lambda message: message.receipts[-1].at)
+
+
+def _ends_with(message: Task, request: Task, now: datetime) -> tuple[TaskEvent, ...]:
     """Returns the events that end a deferred request as the turn of `message` has ended."""
-    now = clock.now()
     if message.state is not TaskState.COMPLETED:
         note = f"task {message.short_id}, which delivered the answer that it waited for: {message.note}"
         return outcomes.ended(request, now, message.state, message.reason, note)

@@ -17,6 +17,7 @@ SENDING: Final = """\
 Run in your shell:
   synapse send <agent> "<message>"               leave a message and go on
   synapse send <agent> "<question>" --response   wait for the answer; it is printed
+  synapse ask "<question>"                       ask the person here; the answer is printed
   synapse list                                   who is here
 An agent is named by its profile (codex), profile and port (codex-8120), full id, or given name. A person types
 `@codex <message>` for the same. Long text: `synapse send <agent> --file FILE`, or `-` for standard input.

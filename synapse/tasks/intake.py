@@ -5,16 +5,14 @@ Messages beyond a rate limit between two agents are held, so that a pair cannot 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from synapse.core.address import PERSON, SYSTEM, short_name
+from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, QuestionRaised
@@ -29,14 +27,12 @@ from synapse.core.errors import (
     PushNotSupported,
     QueueFull,
     SenderMismatch,
-    SynapseError,
     TaskFinished,
     TaskNotFound,
     VersionConflict,
-    WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened
-from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart, text_of
+from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig, PushService
 from synapse.core.question import Choice, Question, chosen, chosen_in_words, label_of
 from synapse.core.registry import Registry
@@ -52,17 +48,13 @@ from synapse.core.task import (
     TaskState,
 )
 from synapse.core.task_metadata import (
-    answer_delivered,
     answer_noted,
-    answer_of,
     asking,
     asking_person,
     claimed_waiting_task,
     delivering,
     opening_metadata,
-    waiter_noted,
 )
-from synapse.core.text import neutralise, safe_line
 from synapse.core.types import Clock, Deadline
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
@@ -75,21 +67,21 @@ from synapse.tasks.admission import (
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal, rebuild
-from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question, late_answer, new_question
+from synapse.tasks.late_answers import LateAnswers
+from synapse.tasks.pair_limit import PairRateLimit
+from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question, new_question
 from synapse.tasks.questions import Questions, answer_fields, question_gone
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
-from synapse.tasks.replies import Replies, reply_parts
+from synapse.tasks.replies import Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
-from synapse.tasks.turn_recorder import StoreRetry
-from synapse.tasks.waits import cycle_closed_by, waits_for_one_of, was_asked
+from synapse.tasks.waits import WaitCycles, was_asked
 from synapse.tasks.worker import AgentWorker
 
 log = logging.getLogger(__name__)
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
-_PAIR_WINDOW_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +125,6 @@ class Intake:
         self._me = me
         self._journal = journal
         self._store = store
-        self._feed = feed
         self._worker = worker
         self._replies = replies
         self._deferred = deferred
@@ -149,9 +140,11 @@ class Intake:
         self._quota = quota
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
-        self._deliveries: set[asyncio.Future[None]] = set()
-        self._store_retry = StoreRetry(clock)
         self._opening_questions = 0
+        self._cycles = WaitCycles(journal, registry, store, clock)
+        self.late_answers = LateAnswers(
+            self, journal=journal, feed=feed, deferred=deferred, clock=clock, new_task_id=new_task_id
+        )
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queues a message; a reply to a waiting task completes that task instead.
@@ -251,15 +244,10 @@ class Intake:
         noted = answer_noted(task, now, answer_fields(question, choice, caller, "message"))
         answer = Answered(parts=(TextPart(text=label),), source=outcomes.PERSON)
         events = (*before, noted, *outcomes.answered(task, now, answer, "a person answered"))
-        decide = self._who_gets_it(can_be_typed=True)
         try:
-            task = await self._journal.record(*events, digest=digest, then=decide)
+            return await self.late_answers.record_persons_answer(events, caller, digest=digest)
         except (IllegalTransition, TaskFinished) as lost:
             raise question_gone(question) from lost
-        if task.delivered_as:
-            reply, _ = _recorded_reply(task)
-            await self._finish(self._deliver(task, reply, caller))
-        return task
 
     def _open_question(self, task: Task) -> Question:
         if task.question is None:
@@ -283,7 +271,9 @@ class Intake:
 
     async def instruct(self, text: str, message_id: MessageId) -> Task:
         """Queues the initial instructions, sent by Synapse itself."""
-        opened = self._opened_by_system(text, message_id)
+        return await self._queue_from_system(self._opened_by_system(text, message_id))
+
+    async def _queue_from_system(self, opened: TaskOpened) -> Task:
         task = await self._journal.record(opened)
         await self._worker.enqueue(task, opened.message)
         return task
@@ -300,9 +290,7 @@ class Intake:
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
             self._replies.resume(task)
-            if task.delivered_as and not await self._is_known(task.delivered_as):
-                # The earlier host ended between the record of the answer and that of the message which delivers it.
-                await self._deliver(task, *_recorded_reply(task))
+            await self.late_answers.resume(task)
         # Includes tasks in doubt or with an open question, for which the plan may have no events.
         for task in self._journal.open_tasks():
             self._replies.expect(task)
@@ -341,13 +329,6 @@ class Intake:
     async def _enqueue(self, task: Task) -> None:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
-
-    async def _is_known(self, task_id: str) -> bool:
-        try:
-            await self._store.load(TaskId(task_id))
-        except TaskNotFound:
-            return False
-        return True
 
     async def _open(
         self,
@@ -391,9 +372,7 @@ class Intake:
         sender, metadata = await self._origin(request, caller)
         opened = self._open_event(request, caller, metadata, deadline)
         if delivers is not None:
-            opened = replace(
-                opened, task_id=TaskId(delivers.delivered_as), metadata={**metadata, **delivering(delivers)}
-            )
+            opened = _delivering(delivers, opened)
         is_admitted = sender == PERSON or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
         is_plain = is_admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
         answer = self._worker.events_at_once if is_plain and waits_for_end else None
@@ -403,7 +382,7 @@ class Intake:
             return task  # answered at once
         if request.response_expected:
             # Once it is durable: of two requests that close a cycle at the same time, at least one sees the other.
-            await self._refuse_cycle(task)
+            await self._cycles.refuse(task)
         self._replies.expect(task)
         if is_admitted:
             await self._worker.enqueue(task, opened.message)
@@ -471,11 +450,7 @@ class Intake:
         return task
 
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
-        """Completes the task that waits for this reply; when its waiter has left, queues the reply too.
-
-        Whether the waiter reads it or it is queued is decided and recorded together with the reply, so it is always
-        exactly one of them.
-        """
+        """Completes the task that waits for this reply."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         # A question to a person is answered as questions are, by a person.
         if task.queued or task.asks_person or task.state.is_terminal:
@@ -491,105 +466,24 @@ class Intake:
         # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
         check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
         deadline_of(request, self._limits.ttl_seconds, self._clock)
+        if request.parent_id:
+            await self._check_parent(request.parent_id, caller)
         failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
         events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
-        # A reply with parts that the agent does not accept can still be read: it is the task's answer.
-        decide = self._who_gets_it(can_be_typed=self._acceptance.takes(request.message))
-        task = await self._journal.record(*events, then=decide)
-        if task.delivered_as:
-            await self._finish(self._deliver(task, request, author or caller, is_failure=failed and inferred))
-        return task
+        return await self.late_answers.record_reply(events, request, author or caller)
 
-    def _who_gets_it(self, *, can_be_typed: bool) -> Callable[[Task], tuple[TaskEvent, ...]]:
-        """Returns the decision about the answer of a waiting task, taken together with its record.
+    def accepts(self, message: Message) -> bool:
+        """Decides whether the message can be typed; see `LateMessages`."""
+        return self._acceptance.takes(message)
 
-        Its waiter reads it or, if that has left, it is delivered as a message.
-        """
-        message_task = self._new_task_id()
-
-        def decide(ended: Task) -> tuple[TaskEvent, ...]:
-            if self._feed.is_followed(ended.id) and not ended.waiter_released:
-                return (waiter_noted(ended, self._clock.now(), left=False),) if ended.waiter_left else ()
-            return (answer_delivered(ended, self._clock.now(), message_task),) if can_be_typed else ()
-
-        return decide
-
-    async def waiter_left(self, waiting: Task, *, has_read: bool) -> None:
-        """Records that the last reader of a waiting task has left; an answer that it has not read becomes a message."""
-        await self._finish(self._note_left(waiting, has_read=has_read))
-
-    async def _note_left(self, waiting: Task, *, has_read: bool) -> None:
-        now = await self.note_waiter(waiting, lambda: not self._feed.is_followed(waiting.id))
-        if now.state.is_terminal and not has_read:
-            await self._deliver_unread(now)
-
-    async def note_waiter(self, waiting: Task, has_left: Callable[[], bool]) -> Task:
-        """Records whether the waiter has left, as `has_left` decides behind all earlier records."""
-
-        def decide(now: Task) -> tuple[TaskEvent, ...]:
-            left = has_left()
-            is_known = now.state.is_terminal or now.waiter_released or now.waiter_left is left
-            return () if is_known else (waiter_noted(now, self._clock.now(), left=left),)
-
-        return await self._journal.record_if(waiting.id, decide)
-
-    async def _finish(self, delivery: Coroutine[Any, Any, None]) -> None:
-        """Runs `delivery` to its end, also when the caller is cancelled: its first record promises the next one."""
-        running = asyncio.ensure_future(delivery)
-        self._deliveries.add(running)
-        running.add_done_callback(self._deliveries.discard)
-        await asyncio.shield(running)
-
-    async def _deliver_unread(self, waiting: Task) -> None:
-        def decide(ended: Task) -> tuple[TaskEvent, ...]:
-            is_read = ended.waiter_left or ended.waiter_released or self._feed.is_followed(ended.id)
-            is_answer = ended.state is TaskState.COMPLETED or ended.reason == outcomes.REPLIED_FAILED
-            return (answer_delivered(ended, self._clock.now(), message_task),) if is_answer and not is_read else ()
-
-        message_task = self._new_task_id()
-        task = await self._journal.record_if(waiting.id, decide)
-        if task.delivered_as == message_task:
-            await self._deliver(task, *_recorded_reply(task))
-
-    async def notify_unanswered(self, waiting: Task) -> None:
-        """Queues a message of Synapse's: a wait that the agent had left ended without an answer."""
-
-        def decide(ended: Task) -> tuple[TaskEvent, ...]:
-            return () if ended.delivered_as else (answer_delivered(ended, self._clock.now(), message_task),)
-
-        message_task = self._new_task_id()
-        task = await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
-        if task.delivered_as == message_task:
-            await self._deliver_notice(task)
-
-    async def _deliver(self, waiting: Task, reply: SendMessage, author: Caller, *, is_failure: bool = False) -> None:
-        """Queues the answer of the task `waiting`, whose waiter has left, as a message.
-
-        A failure that the agent which was asked did not report itself is a notice of Synapse's.
-        """
-        if is_failure:
-            await self._deliver_notice(waiting)
-            return
-        # A new message: its id may have been used before in a message to this agent.
-        request = replace(reply, in_reply_to="", message=replace(reply.message, message_id=MessageId("")))
+    async def open_late_answer(self, reply: SendMessage, author: Caller, waiting: Task) -> None:
+        """Queues the reply to `waiting` as a message; see `LateMessages`."""
         # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
-        await self._store_retry.retry_until_stored(
-            lambda: self._open(request, author, is_limited=False, delivers=waiting)
-        )
+        await self._open(reply, author, is_limited=False, delivers=waiting)
 
-    async def _deliver_notice(self, waiting: Task) -> None:
-        asked = waiting.waits_for.agent_id if waiting.waits_for else ""
-        whom = "question to a person" if waiting.asks_person else f"request to {asked}" if asked else "request"
-        # The reason may be another agent's words: on one line, and marked as a quotation, it cannot pass for ours.
-        unread = "the answer has parts that cannot be typed; its task has them"
-        reason = unread if waiting.state is TaskState.COMPLETED else waiting.note or waiting.state.value
-        why = neutralise(safe_line(reason)).replace('"', "'")
-        text = f'Your {whom} (task {waiting.short_id}) was not answered: "{why}"'
-        opened = self._opened_by_system(text, MessageId(self._new_id()))
-        opened = replace(opened, task_id=TaskId(waiting.delivered_as))
-        opened = replace(opened, metadata={**opened.metadata, **delivering(waiting)})
-        task = await self._store_retry.retry_until_stored(lambda: self._journal.record(opened))
-        await self._worker.enqueue(task, opened.message)
+    async def open_notice(self, text: str, waiting: Task) -> None:
+        """Queues a message of Synapse's about `waiting`; see `LateMessages`."""
+        await self._queue_from_system(_delivering(waiting, self._opened_by_system(text, MessageId(self._new_id()))))
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
@@ -607,32 +501,6 @@ class Intake:
             if caller.sees(parent.scope) and not parent.hidden:
                 return
         raise InvalidField("parentId", f"there is no task '{parent_id}'")
-
-    async def _refuse_cycle(self, task: Task) -> None:
-        """Raises WaitCycle when agents would wait for each other; also notes it on the tasks that wait here."""
-        try:
-            error = await self._end_in_cycle(task)
-        except Exception:
-            # The message is durable, so it is queued unchecked: a repeated message would only find its task.
-            log.exception("cycle_not_checked", extra={"task": task.id})
-            return
-        if error is not None:
-            raise error
-
-    async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
-        """Fails the task if waiting for it closes a cycle, and returns the error for its sender."""
-        cycle = await cycle_closed_by(task, self._store)
-        if not cycle:
-            return None
-        known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
-        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
-        now = self._clock.now()
-        await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
-        for waiting in self._journal.open_tasks():
-            if not waiting.queued and waits_for_one_of(cycle, waiting):
-                with suppress(SynapseError):  # the request is refused in any case
-                    await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
-        return error
 
     def _hold(self, opened: TaskOpened, sender: str) -> AttentionChanged:
         why = (
@@ -684,42 +552,7 @@ class Intake:
         return sender.sender_id, metadata
 
 
-def _recorded_reply(waiting: Task) -> tuple[SendMessage, Caller]:
-    """Returns the reply that an ended task has, and its author: the agent or person that was asked, if it is known."""
-    if waiting.asks_person:
-        question, by = answer_of(waiting)
-        text = late_answer(question, waiting, text_of(reply_parts(waiting)))
-        message = Message(message_id=MessageId(""), role=Role.USER, parts=(TextPart(text=text),))
-        return SendMessage(message=message, dialect=waiting.dialect), Caller(
-            via_socket=by == "person", name="" if by == "person" else by
-        )
-    asked = waiting.waits_for.agent_id if waiting.waits_for else ""
-    message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(waiting))
-    sender = Sender(sender_id=asked) if asked else None
-    return SendMessage(message=message, dialect=waiting.dialect, sender=sender), Caller(agent_id=asked)
-
-
-class PairRateLimit:
-    """Limits the messages per minute between each pair of agents, counting both directions."""
-
-    def __init__(self, limit_per_minute: int) -> None:
-        self.limit = limit_per_minute
-        self._recent: dict[frozenset[str], deque[float]] = {}
-
-    def admit(self, one: str, other: str, now: float) -> bool:
-        """Counts a message between the two at monotonic time `now`; returns False when it has to be held."""
-        if self.limit <= 0:
-            return True
-        self._forget(now)
-        times = self._recent.setdefault(frozenset((one, other)), deque(maxlen=self.limit))
-        if len(times) == self.limit:
-            return False
-        times.append(now)
-        return True
-
-    def _forget(self, now: float) -> None:
-        for pair, times in list(self._recent.items()):
-            while times and times[0] <= now - _PAIR_WINDOW_SECONDS:
-                times.popleft()
-            if not times:
-                del self._recent[pair]
+def _delivering(waiting: Task, opened: TaskOpened) -> TaskOpened:
+    """Returns the event that opens the task which delivers the answer of the task `waiting`."""
+    metadata = {**opened.metadata, **delivering(waiting)}
+    return replace(opened, task_id=TaskId(waiting.delivered_as), metadata=metadata)

@@ -8,15 +8,16 @@ were for; the next one gets its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from synapse.core.address import SYSTEM
 from synapse.core.events import AttentionChanged, TaskEvent
 from synapse.core.message import Message
-from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 from synapse.tasks import outcomes
 from synapse.tasks.person_questions import is_open_question
 
@@ -24,6 +25,8 @@ ANSWERS: Final = "answers_question"
 """Metadata key of a message that answered a question: the question's id. Such a message is never typed."""
 TYPED_BEFORE_RESTART: Final = "typed shortly before the host ended; it is not certain that the agent took it"
 _ON_ITS_WAY: Final = frozenset({ReceiptStep.TYPED, ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED})
+
+_NONE: Final[Mapping[TaskId, tuple[TaskEvent, ...]]] = MappingProxyType({})
 
 
 def ends_with_us(_task: Task) -> bool:
@@ -42,11 +45,15 @@ class RecoveryPlan:
 
 
 def plan(  # noqa: C901 - one case per kind of task
-    left: Iterable[Task], now: datetime, can_resume: Callable[[Task], bool] = ends_with_us
+    left: Iterable[Task],
+    now: datetime,
+    can_resume: Callable[[Task], bool] = ends_with_us,
+    ends: Mapping[TaskId, tuple[TaskEvent, ...]] = _NONE,
 ) -> RecoveryPlan:
     """Decides what becomes of the open tasks, given oldest first.
 
-    `can_resume` says whether the agent has the task's last message and can still be asked for its result.
+    `can_resume` says whether the agent has the task's last message and can still be asked for its result. `ends` has
+    the events of tasks whose end is known, but was not recorded.
     """
     events: list[tuple[TaskEvent, ...]] = []
     queue: list[Task] = []
@@ -56,6 +63,8 @@ def plan(  # noqa: C901 - one case per kind of task
         if is_instruction(task):
             note = "the agent that these instructions were for is gone"
             events.append(outcomes.agent_exited(task, now, note))
+        elif task.id in ends:
+            events.append(ends[task.id])
         elif is_waiting_for_reply(task) or is_open_question(task):
             waiting.append(task)
         elif is_waiting_in_queue(task):
@@ -75,8 +84,11 @@ def plan(  # noqa: C901 - one case per kind of task
 
 
 def is_instruction(task: Task) -> bool:
-    """Decides whether the task holds an agent's initial instructions; no other sender can claim to be the system."""
-    return task.sender.sender_id == SYSTEM
+    """Decides whether the task holds an agent's initial instructions.
+
+    No other sender can claim to be the system, whose other messages tell the agent that a request was not answered.
+    """
+    return task.sender.sender_id == SYSTEM and not task.delivers
 
 
 def last_prompt(task: Task) -> Message:

@@ -23,6 +23,7 @@ from synapse.core.task_metadata import reply_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
+from synapse.tasks.recovery import is_waiting_in_queue
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class Replies:
     async def reply(self, request: Reply, current: str | None) -> Replied:
         """Replies to the request that `request` names by id, else to that of the running turn, else to the last one.
 
+        A request that is still queued comes last: the agent has not seen it.
+
         Raises:
             TaskNotFound: no request waits for a reply.
         """
@@ -125,7 +128,11 @@ class Replies:
             return self._requests[current]
         if not self._requests:
             raise TaskNotFound("(the last request)")
-        return next(reversed(self._requests.values()))
+        latest_first = list(reversed(self._requests.values()))
+        return next((task for task in latest_first if self._was_taken(task)), latest_first[0])
+
+    def _was_taken(self, task: Task) -> bool:
+        return not is_waiting_in_queue(self._journal.known(task.id) or task)
 
     async def _settle(self, task: Task, request: Reply) -> None:
         """Records the explicit reply as the task's answer, whatever the screen shows later."""

@@ -348,13 +348,13 @@ class AgentTasks:
         is_read = False
         try:
             async with aclosing(updates):
-                await self._intake.note_waiter(task, lambda: False)
+                await self._intake.late_answers.note_waiter(task, lambda: False)
                 async for update in updates:
                     yield update
                     is_read = update.task.state.is_terminal
         finally:
             if not self._feed.is_followed(task.id):
-                await self._intake.waiter_left(task, has_read=is_read)
+                await self._intake.late_answers.waiter_left(task, has_read=is_read)
 
 
 async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:

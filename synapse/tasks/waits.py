@@ -6,13 +6,16 @@ replies, so tasks that wait for it fail after a grace period.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import Conflict, TaskNotFound
+from synapse.core.errors import Conflict, SynapseError, TaskNotFound, WaitCycle
+from synapse.core.events import AttentionChanged
 from synapse.core.registry import Registry
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState, WaitTarget
@@ -20,6 +23,8 @@ from synapse.core.task_metadata import asked_for
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 10.0
 """How long an agent may be missing, to restart; its new host then reports what became of the request."""
@@ -67,7 +72,43 @@ def find_cycle(waits: Iterable[Wait], new: Wait) -> Cycle:
     return ()
 
 
-async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
+class WaitCycles:
+    """Refuses requests that would let agents wait for each other."""
+
+    def __init__(self, journal: Journal, registry: Registry, store: TaskStore, clock: Clock) -> None:
+        self._journal = journal
+        self._registry = registry
+        self._store = store
+        self._clock = clock
+
+    async def refuse(self, task: Task) -> None:
+        """Raises WaitCycle when waiting for the task closes a cycle; fails it, and notes it on those that wait here."""
+        try:
+            error = await self._end_in_cycle(task)
+        except Exception:
+            # The message is durable, so it is queued unchecked: a repeated message would only find its task.
+            log.exception("cycle_not_checked", extra={"task": task.id})
+            return
+        if error is not None:
+            raise error
+
+    async def _end_in_cycle(self, task: Task) -> WaitCycle | None:
+        """Fails the task if waiting for it closes a cycle, and returns the error for its sender."""
+        cycle = await _cycle_closed_by(task, self._store)
+        if not cycle:
+            return None
+        known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
+        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
+        now = self._clock.now()
+        await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
+        for waiting in self._journal.open_tasks():
+            if not waiting.queued and _waits_for_one_of(cycle, waiting):
+                with suppress(SynapseError):  # the request is refused in any case
+                    await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
+        return error
+
+
+async def _cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
     """Returns the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
     waiting = [task for task in page.tasks if await _is_waited_for(task, store)]
@@ -84,7 +125,7 @@ async def request_of(waiting: Task, store: TaskStore) -> Task | None:
     return next((task for task in page.tasks if task.sender.inbox == waiting.inbox), None)
 
 
-def waits_for_one_of(parties: Cycle, task: Task) -> bool:
+def _waits_for_one_of(parties: Cycle, task: Task) -> bool:
     """Decides whether the task may wait for one of these agents; a task that names no agent may."""
     asked = task.waits_for
     if asked is None:

@@ -488,7 +488,7 @@ class AgentWorker:
         is_interrupted = self._running is not None and self._running.interrupted
         if is_interrupted and isinstance(event, _ENDS) and not outcomes.is_whole(event):
             return outcomes.interrupted(task, now, event)
-        waits = self._deferred.defer(task) if isinstance(event, Answered) else ()
+        waits = self._deferred.defer(task, event) if isinstance(event, Answered) else ()
         return waits or outcomes.events_for(task, event, now)
 
 

@@ -23,7 +23,7 @@ from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.push.service import PushConfigs
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
-from synapse.tasks.deferral import DeferredReplies
+from synapse.tasks.deferral import DeferredReplies, unrecorded_ends
 from synapse.tasks.feed import Feed
 from synapse.tasks.intake import Intake, Limits
 from synapse.tasks.journal import Journal
@@ -193,7 +193,8 @@ class AgentHarness:
 
     async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        left = recovery.plan(await self.journal.adopt(ME.inbox), self.clock.now(), can_resume)
+        adopted, now = await self.journal.adopt(ME.inbox), self.clock.now()
+        left = recovery.plan(adopted, now, can_resume, await unrecorded_ends(adopted, self.store, now))
         missed = ReplyRecovery(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
         await self.intake.resume(left)
@@ -226,7 +227,11 @@ NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to e
 @asynccontextmanager
 async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
     """Run the harness's long-lived parts meanwhile."""
-    running = (harness.worker.run(), harness.replies.run(), harness.deferred.run(harness.intake.notify_unanswered))
+    running = (
+        harness.worker.run(),
+        harness.replies.run(),
+        harness.deferred.run(harness.intake.late_answers.notify_unanswered),
+    )
     jobs = [asyncio.ensure_future(job) for job in running]
     try:
         yield harness

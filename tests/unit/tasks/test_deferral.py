@@ -3,86 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, Failed, Submitted, Turn, TurnEvent, Typing
-from synapse.core.message import Sender, TextPart
+from synapse.core.driver import Failed, Turn, TurnEvent, Typing
+from synapse.core.message import Sender
 from synapse.core.requests import CancelTask, CreateTask, LeaveTask, Reply, SubscribeTask
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import TaskState
 from synapse.tasks.deferral import WAITING_FOR_REPLY
 from synapse.tasks.waits import GRACE_SECONDS, UNSENT_SECONDS, LostAgents
-from tests.fakes.driver import FakeDriver, echo
-from tests.fakes.harness import CLAUDE, ME, AgentHarness, FixedRegistry, claude, say, working
-
-CODEX = Caller(agent_id=ME.agent_id, via_socket=True)
-PERSON = Caller(via_socket=True)
-WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
-STILL_WAITING = "still waiting"
-
-
-def answers(turn: Turn) -> list[TurnEvent]:
-    """Says in the turn of a request that it waits, and in the turn of an answer what that was."""
-    said = f"it says: {turn.message.text}" if turn.message.text != "ask claude" else STILL_WAITING
-    return [Typing(), Submitted("screen", "seen"), Answered(parts=(TextPart(text=said),), source="screen")]
-
-
-class AgentAtWork:
-    """One agent at work on a request, and what it does in its turns."""
-
-    def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = answers) -> None:
-        self.driver = FakeDriver(plot)
-        self.harness = AgentHarness(self.driver)
-
-    async def takes(self, task: Task) -> Task:
-        """Waits until the agent is in the turn of the task, which then goes on only when `goes_on` is called."""
-        return await self.harness.reached(task, "submitted")
-
-    async def request(self, sender_task_id: str = "") -> Task:
-        self.driver.go_on.clear()
-        sent = self.harness.send(
-            "ask claude",
-            sender=claude(),
-            response_expected=bool(sender_task_id),
-            sender_task_id=sender_task_id,
-        )
-        return await self.takes(await sent)
-
-    async def asks(self, *, leaves: bool = True) -> Task:
-        wait = await self.harness.service.handle(CreateTask(message=say("?"), dialect="synapse", metadata=WAITS), CODEX)
-        return await self.harness.service.handle(LeaveTask(wait.id), CODEX) if leaves else wait
-
-    async def is_deferred(self, request: Task) -> Task:
-        return await self.until(request, lambda task: task.reason == WAITING_FOR_REPLY)
-
-    async def goes_on(self, request: Task) -> Task:
-        self.driver.go_on.set()
-        return await self.is_deferred(request)
-
-    async def answered(self, wait: Task, text: str = "yes") -> Task:
-        """Replies to the wait; returns the message that delivers the reply."""
-        ended = await self.harness.send(text, in_reply_to=wait.id, sender=claude())
-        return await self.harness.task(ended.delivered_as)
-
-    async def notice_of(self, wait: Task) -> Task:
-        told = await self.until(wait, lambda task: bool(task.delivered_as))
-        message = TaskId(told.delivered_as)
-        return await self._until_known(message, lambda task: task is not None)
-
-    async def until(self, task: Task, holds: Callable[[Task], bool]) -> Task:
-        return await self._until_known(task.id, lambda now: now is not None and holds(now))
-
-    async def _until_known(self, task_id: TaskId, holds: Callable[[Task | None], bool]) -> Task:
-        changed = asyncio.Event()
-        stop = self.harness.journal.listen(lambda _update: changed.set(), task_id.__eq__)
-        async with asyncio.timeout(5):
-            while not holds(now := self.harness.journal.known(task_id)) or now is None:
-                changed.clear()
-                await changed.wait()
-        stop()
-        return now
+from tests.fakes.agent_at_work import CODEX, PERSON, STILL_WAITING, WAITS, AgentAtWork, answers
+from tests.fakes.harness import CLAUDE, ME, FixedRegistry, claude, say, working
 
 
 async def test_a_request_is_answered_by_the_turn_in_which_the_answer_arrived() -> None:
@@ -376,21 +308,3 @@ async def test_a_wait_of_another_caller_belongs_to_no_request(caller: Caller) ->
         wait = await harness.service.handle(CreateTask(message=say("?"), dialect="synapse", metadata=claims), caller)
         assert (wait.asked_in, "asked_in" in wait.metadata) == ("", False)
         agent.driver.go_on.set()
-
-
-async def test_a_restart_fails_a_deferred_request_and_delivers_the_answer_to_the_new_program() -> None:
-    agent = AgentAtWork()
-    async with working(agent.harness):
-        request = await agent.request("t-1")
-        wait = await agent.asks()
-        await agent.goes_on(request)
-    async with working(AgentHarness(FakeDriver(echo), store=agent.harness.store)) as after:
-        sender = Sender(sender_id=ME.agent_id)
-        await after.neighbour(CLAUDE).send("?", sender=sender, response_expected=True, sender_task_id=wait.id)
-        await after.recover()
-        ended = await after.finished(request)
-        answered = await after.send("yes", in_reply_to=wait.id, sender=claude())
-        message = await after.finished(await after.task(answered.delivered_as))
-
-    assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
-    assert message.artifacts[0].text == "echo: yes"

@@ -28,6 +28,7 @@ def test_the_first_message_says_who_the_agent_is_in_the_contracts_words() -> Non
 def test_the_guide_and_the_instructions_use_the_same_words() -> None:
     for text in (guide(), initial_instructions(ME, [])):
         assert SENDING in text
+        assert '  synapse ask "<question>" ' in text
         assert REPLYING in text
 
 
@@ -82,7 +83,6 @@ def test_an_agent_with_tools_is_told_their_names_and_no_commands() -> None:
     assert "- codex-8120 (synapse-codex-8120), works in /project" in together
     for text in (alone, together):
         assert "agents, send, reply, status, ask_person, cancel" in text
-        assert "synapse send" not in text
-        assert "synapse list" not in text
+        assert not any(f"synapse {command}" in text for command in ("send", "ask", "list"))
         assert len(text) < len(initial_instructions(named, [ME, OTHER])) / 2 + 100
         assert not any(line.startswith("[A2A:") for line in text.splitlines())

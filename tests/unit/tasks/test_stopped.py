@@ -131,8 +131,11 @@ async def test_everything_that_waits_is_found_however_much_it_is(
         more = [await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number)) for number in range(1, 5)]
         system = {"sender": {"sender_id": "synapse-system"}}
         await Journal(store, ANY_LEASE).record(opened(numbered(9), at=9, metadata=system))
+        # The system's notice that a request was not answered waits as any message does.
+        told = {**system, "delivers": numbered(1)}
+        notice = await Journal(store, ANY_LEASE).record(opened(numbered(10), at=10, metadata=told))
 
-        assert [found.id for found in await stopped.waiting(ME)] == [one.id for one in (task, *more)]
+        assert [found.id for found in await stopped.waiting(ME)] == [one.id for one in (task, *more, notice)]
 
 
 async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

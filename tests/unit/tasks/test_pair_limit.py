@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.tasks.intake import PairRateLimit
+from synapse.tasks.pair_limit import PairRateLimit
 
 
 def test_messages_over_the_limit_within_a_minute_are_held_in_both_directions() -> None:
