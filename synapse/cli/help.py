@@ -40,7 +40,8 @@ options:
   --task ID             continue this task of the agent: answer the input that it asks for (input_required)
   --message-id ID       an agent accepts a message id only once: safe to repeat when no answer came
   --from AGENT          the sender; found automatically inside an agent
-  --file FILE, -        read the message from a file, or from standard input
+  --file FILE, -        read the message from a file, or from standard input; inside an agent only a file in its
+                        working folder or the system's folder for temporary files
   --queue               if the agent is not running, queue the message until it starts
   --ttl SECONDS         the message expires if it is not delivered by then
   --json                {"task": {…}, "reply": "…" or null, "receipt": "…"}
@@ -63,7 +64,8 @@ Replies to the request that this agent is working on, or to the last one. Works 
 options:
   --to ID               reply to the request with this id instead
   --failed              report failure; the text says why
-  --file FILE, -        read the text from a file, or from standard input
+  --file FILE, -        read the text from a file of the working folder or the system's folder for temporary
+                        files, or from standard input
   --json                {"replied": {"task_id": "…", "to": "…"}}
 
 examples:

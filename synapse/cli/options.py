@@ -8,6 +8,7 @@ import os
 import sys
 
 from synapse.cli.output import print_json, print_notice
+from synapse.client.hosts import current_folder, open_registry, own_agent
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 HELP = "--help"
+MOST_FILE_BYTES = 32 * 1024 * 1024
+"""Inside an agent. Far more than hosts accept, so that they refuse a large message themselves."""
 
 
 class Options:
@@ -51,14 +54,13 @@ class Options:
     def message(self, words: "list[str]") -> str:
         """Returns the message: `words` joined, then standard input and the file of `--file`, if asked for.
 
-        Raises InvalidRequest if the message is empty.
+        Raises InvalidRequest if the message is empty, or an agent may not read the file.
         """
         pieces = [" ".join(word for word in words if word != STANDARD_INPUT)]
         if STANDARD_INPUT in words:
             pieces.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
         if self.has("--file"):
-            with open(os.path.expanduser(self.values["--file"]), "rb") as file:
-                pieces.append(file.read().decode("utf-8", "replace"))
+            pieces.append(self._file().decode("utf-8", "replace"))
         # Arguments that are not UTF-8 arrive as lone surrogates, which JSON cannot carry.
         text = (
             "\n".join(piece for piece in pieces if piece).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -72,6 +74,28 @@ class Options:
         from synapse.core.errors import InvalidRequest
 
         raise InvalidRequest(why, hint=f"synapse {self.verb} --help")
+
+    def _file(self) -> bytes:
+        """Returns the content of `--file`. A model's CLI runs this unasked, so inside an agent not every file is read.
+
+        Raises InvalidRequest.
+        """
+        path = os.path.expanduser(self.values["--file"])
+        own = own_agent(open_registry())
+        if own is None:
+            with open(path, "rb") as file:
+                return file.read()
+        from synapse.client.files import NotReadable, read_inside, temporary_folder
+
+        # An agent that is not registered has no folder of its own here.
+        folders = [folder for folder in (own.working_dir, temporary_folder()) if folder]
+        try:
+            return read_inside(path, current_folder(), folders, MOST_FILE_BYTES)
+        except NotReadable as error:
+            from synapse.core.errors import InvalidRequest
+
+            hint = f"inside an agent, `synapse {self.verb} … - < FILE` reads any file; the CLI asks a person about it"
+            raise InvalidRequest(f"--file: {error}", hint=hint) from error
 
 
 def parse(verb: str, arguments: "list[str]", valued: "tuple[str, ...]", switches: "tuple[str, ...]") -> Options:

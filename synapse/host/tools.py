@@ -2,8 +2,9 @@
 
     off         the launch gave the CLI no MCP server
     expected    it did, and the server has not reported yet that the CLI asked for its tools
-    listed      the server has reported it (`POST /mcp/ready`)
-    missing     the CLI has been ready for HOLD_SECONDS without that; a later report is still taken
+    listed      the server has reported it (`POST /mcp/ready`), and its process runs
+    missing     the CLI has been ready for HOLD_SECONDS without that, or each server that reported has ended; a later
+                report is still taken
 
 CLIs load their servers in the background, shortly after their prompt appears, and a turn that begins earlier has no
 tools. So nothing is typed while the server is expected, except a message of priority 5. The initial instructions are
@@ -40,11 +41,14 @@ from synapse.core.requests import McpState, ReportTools, ToolsStatus, ToolsWay
 from synapse.core.task import SHORT_ID_LENGTH
 from synapse.core.text import one_line, wrap_own
 from synapse.core.types import Clock
+from synapse.registry.files import UNKNOWN, is_running, start_time
 
 log = logging.getLogger(__name__)
 
 HOLD_SECONDS: Final = 5.0
 """How long the first message waits for the tools after the CLI is ready. Those that were tried took 0.2 to 0.6 s."""
+_HIDDEN: Final = 0
+"""The pid of a process in another container or sandbox: nobody here sees its end."""
 _SOURCE: Final = "mcp"
 _LONGEST_NAME: Final = 80
 _EXPECTED: Final = "its CLI has not asked for the tools of the MCP server `synapse` yet"
@@ -78,6 +82,10 @@ class AgentTools:
         self._deadline: asyncio.TimerHandle | None = None
         self._is_hold_over = asyncio.Event()
         self._client = self._protocol = ""
+        self._servers: dict[int, int] = {}
+        """The pid of each server that has reported → when that process started. A CLI may run several at once."""
+        self._ended = 0
+        """The pid of the last server that has ended."""
         self._instructions = MessageId("")
         self._short_form = ""
 
@@ -91,9 +99,14 @@ class AgentTools:
         """Whether the first message waits for the tools."""
         return self.is_expected and not self._is_hold_over.is_set()
 
-    def report(self, request: ReportTools) -> None:
-        """Notes that the CLI has asked the server for its tools. A CLI restarts its servers, so it may do so again."""
+    def report(self, request: ReportTools, pid: int) -> None:
+        """Notes that the CLI has asked the server for its tools. A CLI restarts its servers, so it may do so again.
+
+        `pid` is the server's process as the system tells it, or 0 where that is hidden.
+        """
+        self._look()
         is_first = self._state is not McpState.LISTED
+        self._servers[pid] = start_time(pid) or UNKNOWN
         self._change(McpState.LISTED)
         self._client = one_line(request.client)[:_LONGEST_NAME]
         self._protocol = one_line(request.protocol)[:_LONGEST_NAME]
@@ -103,6 +116,7 @@ class AgentTools:
 
     def status(self) -> ToolsStatus:
         """Returns which way the model has to other agents, and why it has no better one."""
+        self._look()
         way = ToolsWay.SHELL if self._has_shell else ToolsWay.NONE
         return ToolsStatus(
             way=ToolsWay.MCP if self._state is McpState.LISTED else way,
@@ -133,6 +147,7 @@ class AgentTools:
 
     def deliver(self, turn: Turn, driver: Driver) -> AsyncGenerator[TurnEvent, None]:
         """Delivers a message as `driver` does, except the initial instructions if the CLI has the tools."""
+        self._look()
         if self._state is not McpState.LISTED or turn.message.message_id != self._instructions:
             return driver.take_turn(turn)
         return self._passed_on(turn) if self._passes_instructions else self._shortened(turn, driver)
@@ -155,6 +170,16 @@ class AgentTools:
     def _change(self, state: McpState) -> None:
         self._state, self._since = state, self._clock.now()
 
+    def _look(self) -> None:
+        """Notices servers that have ended. Each takes one read of /proc, so it is done only when somebody asks."""
+        for pid, started in tuple(self._servers.items()):
+            if pid != _HIDDEN and not is_running(pid, started):
+                self._ended = pid
+                del self._servers[pid]
+        if self._state is McpState.LISTED and not self._servers:
+            self._change(McpState.MISSING)
+            log.warning("tools_missing", extra={"why": self._why()})
+
     def _give_up(self) -> None:
         if self.is_expected:
             self._change(McpState.MISSING)
@@ -164,6 +189,8 @@ class AgentTools:
     def _why(self) -> str:
         if self._state is McpState.EXPECTED:
             return _EXPECTED
+        if self._state is McpState.MISSING and self._ended:
+            return f"the MCP server `synapse` of its CLI has ended (pid {self._ended})"
         if self._state is McpState.MISSING:
             return f"{_EXPECTED}, although it has been ready for {self._hold_seconds:g} s"
         return self._why_not if self._state is McpState.OFF else ""

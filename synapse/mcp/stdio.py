@@ -238,10 +238,10 @@ class StdioServer:
 
 def _expected_errors() -> "tuple[type[Exception], ...]":
     """Returns the errors that a call may raise. Called only after one: the error classes are slow to load."""
+    from synapse.client.files import NotReadable
     from synapse.core.errors import SynapseError
-    from synapse.mcp.files import NotAttached
 
-    return SynapseError, NotAttached, OSError
+    return SynapseError, NotReadable, OSError
 
 
 def _failure(error: Exception) -> ToolResult:

@@ -198,12 +198,13 @@ class Tool:
 
 
 class ToolResult:
-    """What a tool says: text blocks. Peer text is a block of its own, exactly as the agent wrote it."""
+    """What a tool says: a text block of our words and perhaps one of an agent's text, exactly as the agent wrote it."""
 
     __slots__ = ("blocks", "is_error")
 
-    def __init__(self, *blocks: str, is_error: bool = False) -> None:
-        self.blocks = tuple(clean(block) for block in blocks)
+    def __init__(self, words: str, text: "str | None" = None, *, is_error: bool = False) -> None:
+        # Copilot joins the blocks as they are: without an end of line, the agent's text would go on in our words.
+        self.blocks: tuple[str, ...] = (clean(words),) if text is None else (f"{clean(words)}\n", clean(text))
         self.is_error = is_error
 
     def content(self) -> "list[dict[str, str]]":

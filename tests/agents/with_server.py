@@ -2,7 +2,8 @@
 
     with_server.py LOG --tools FILE [arguments of line_recorder.py]
 
-The file has the body of the report; its answer is written beside it, into FILE.answer.
+The file has the body of the report; its answer is written beside it, into FILE.answer. The child ends when the file is
+removed, or with the CLI.
 """
 
 import os
@@ -15,11 +16,14 @@ AGENTS = Path(__file__).resolve().parent
 
 def main() -> None:
     log, _, file, *more = sys.argv[1:]
+    cli = os.getpid()
     if os.fork() == 0:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
         report(Path(file))
+        while Path(file).exists() and os.getppid() == cli:
+            time.sleep(0.01)
         os._exit(0)
     os.execv(sys.executable, [sys.executable, str(AGENTS / "line_recorder.py"), log, *more])
 

@@ -21,8 +21,9 @@ SHELL = {
     "synapse list > made": True,
     "synapse reply x && touch made": True,
     'synapse send bob "$(touch made)"': True,
-    "synapse send bob --file=/etc/hostname": True,
-    'synapse send bob "--file" /etc/hostname': True,
+    "synapse send bob - < /etc/hostname": True,
+    "synapse send bob --file=/etc/hostname": False,
+    "TMPDIR=/etc synapse send bob --file /etc/hostname": True,
     "synapse stop --all": True,
 }
 """Each command, and whether a person is asked for it."""
@@ -88,7 +89,7 @@ def test_claude_has_the_tools_whatever_else_it_is_given(args: tuple[str, ...]) -
 def test_claude_runs_only_the_narrow_commands_unasked() -> None:
     scenes = {
         f"command-{letter}": (CallTool(Use.SHELL, command), SayText(("It was ", "run.")))
-        for letter, command in zip("abcdefgh", SHELL, strict=True)
+        for letter, command in zip("abcdefghi", SHELL, strict=True)
     }
     with world_of("claude", scenes=scenes) as world:
         world.start(Row("claude"), ADA, "--no-instructions")
@@ -96,6 +97,10 @@ def test_claude_runs_only_the_narrow_commands_unasked() -> None:
             asked = outcome(world, scene) is None
 
             assert asked == is_asked, command
+            if "--file" in command and not asked:
+                refused = world.model.ledger.last(f"{scene}:1", Fact.RESULT)
+                assert refused is not None
+                assert "'/etc/hostname' is not a file inside" in refused.text
             if asked:
                 eventually(lambda: world.sandbox.synapse("deny", ADA).code == 0)
             eventually(lambda: world.state(ADA) == "ready")

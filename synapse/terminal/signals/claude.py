@@ -45,8 +45,6 @@ GO_ON: Final[Json] = {}
 """The hook's answer that decides nothing: the dialog stays, or was answered already."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
-_ASKED_COMMANDS: Final = ("Bash(synapse *--file*)",)
-"""Commands that are asked for although they begin as one that is allowed: this one reads any file of the person."""
 _LATEST_TIME: Final = 1 << 37
 
 _ALLOW: Final = "allow"
@@ -143,15 +141,12 @@ def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") 
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
-    """Returns the person's settings with our hooks after theirs, and our questions before a command reads a file."""
+    """Returns the person's settings with our hooks after theirs."""
     hooks: dict[str, Any] = dict(table_at(theirs, "hooks"))
     for name, groups in table_at(ours, "hooks").items():
         known = hooks.get(name)
         hooks[name] = [*(cast("list[object]", known) if isinstance(known, list) else []), *groups]
-    rules = table_at(theirs, "permissions")
-    known = rules.get("ask")
-    asked = [*(cast("list[object]", known) if isinstance(known, list) else []), *_ASKED_COMMANDS]
-    return {**theirs, "hooks": hooks, "permissions": {**rules, "ask": asked}}
+    return {**theirs, "hooks": hooks}
 
 
 def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -96,6 +96,21 @@ def test_a_server_that_never_reports_holds_nothing_for_ever(house: House) -> Non
     assert "ready for 1.5 s" in tools(host)["why"]
 
 
+def test_a_server_that_has_ended_is_noticed(house: House) -> None:
+    host = start(house)
+    host.accepted("hello")
+    report(house)
+    listed = tools(host)
+
+    (house.folder / "tools").unlink()
+    until(lambda: tools(host)["mcp"] != "listed", "the end of the server to be noticed")
+
+    assert listed["mcp"] == "listed"
+    assert (tools(host)["way"], tools(host)["mcp"]) == ("none", "missing")
+    assert "the MCP server `synapse` of its CLI has ended (pid " in tools(host)["why"]
+    assert "has ended" in house.synapse("status", "ada").stdout
+
+
 def test_instructions_that_the_cli_passes_on_are_not_typed(house: House) -> None:
     house.environment["SYNAPSE_TEST_PASSES_INSTRUCTIONS"] = "1"
     host = start(house, instructions=True)

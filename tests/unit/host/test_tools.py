@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -93,6 +97,70 @@ async def test_tools_that_never_come_do_not_hold_a_message_for_long() -> None:
     assert "ready for 0.05 s" in status.tools.why
 
 
+@pytest.fixture
+def servers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Two processes that stand for MCP servers."""
+    started = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    yield started
+    for server in started:
+        server.kill()
+        server.wait()
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """Ends a server. It is not waited for: one that its CLI has not collected yet has ended, too."""
+    server.kill()
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+
+
+def long_ago(_pid: int) -> int:
+    return 1
+
+
+async def test_tools_are_missing_once_every_server_that_listed_them_has_ended(
+    servers: list[subprocess.Popen[bytes]],
+) -> None:
+    first, second = servers
+    async with working(harness(given())) as host:
+        for server in servers:
+            await host.service.report_tools(READY, replace(OWN, pid=server.pid))
+        end(second)
+        one_left = await host.service.status(GetStatus(), Caller())
+        end(first)
+        none_left = await host.service.status(GetStatus(), Caller())
+        await host.service.report_tools(READY, OWN)
+        again = await host.service.status(GetStatus(), Caller())
+
+    assert (one_left.tools.mcp, one_left.tools.why) == (McpState.LISTED, "")
+    assert (none_left.tools.way, none_left.tools.mcp) == (ToolsWay.SHELL, McpState.MISSING)
+    assert none_left.tools.why == f"the MCP server `synapse` of its CLI has ended (pid {first.pid})"
+    assert (again.tools.mcp, again.tools.why) == (McpState.LISTED, "")
+
+
+async def test_instructions_are_typed_in_full_if_the_server_has_ended_before(
+    servers: list[subprocess.Popen[bytes]],
+) -> None:
+    tools = given(passes_instructions=True)
+    tools.report(READY, servers[0].pid)
+    end(servers[0])
+    async with working(harness(tools)) as host:
+        done = await host.finished(await host.intake.instruct("all of it", INSTRUCTIONS))
+
+    assert delivery(done) == []
+    assert len(lines(host)) == 1
+
+
+async def test_a_process_that_has_taken_the_pid_of_the_server_is_not_taken_for_it(
+    servers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = given()
+    with monkeypatch.context() as earlier:
+        earlier.setattr("synapse.host.tools.start_time", long_ago)
+        tools.report(READY, servers[0].pid)
+
+    assert tools.status().mcp is McpState.MISSING
+
+
 async def test_the_time_for_the_tools_begins_when_the_cli_is_ready() -> None:
     driver = FakeDriver()
     driver.ready.clear()
@@ -134,8 +202,8 @@ async def test_tools_that_come_late_are_still_known() -> None:
 async def test_a_server_that_the_cli_restarts_reports_again() -> None:
     tools = AgentTools(FakeClock(), is_given=False, has_shell=False)
     off = tools.status()
-    tools.report(READY)
-    tools.report(ReportTools(client="two\n\x1b[31mlines" + "x" * 200, protocol="2025-06-18"))
+    tools.report(READY, 0)
+    tools.report(ReportTools(client="two\n\x1b[31mlines" + "x" * 200, protocol="2025-06-18"), 0)
 
     assert (off.way, off.mcp, off.why) == (ToolsWay.NONE, McpState.OFF, "its launch gives it no MCP server")
     assert tools.status().protocol == "2025-06-18"
@@ -255,7 +323,7 @@ async def test_a_cli_without_its_tools_is_typed_everything(passes_instructions: 
 
 async def test_only_the_instructions_are_left_untyped() -> None:
     tools = given(passes_instructions=True)
-    tools.report(READY)
+    tools.report(READY, 0)
     async with working(harness(tools)) as host:
         await host.finished(await host.send("hello"))
 

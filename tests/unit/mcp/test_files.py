@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from synapse.mcp.files import MOST_BYTES, NotAttached, file_parts
+from synapse.client.files import NotReadable
+from synapse.mcp.files import MOST_BYTES, file_parts
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_anything_else_is_refused(folder: Path, path: str) -> None:
     (folder / "folder-link").symlink_to(folder.parent)
     os.mkfifo(folder / "pipe")
 
-    with pytest.raises(NotAttached):
+    with pytest.raises(NotReadable):
         file_parts([path], str(folder))
 
 
@@ -64,9 +65,9 @@ def test_a_path_that_is_exchanged_after_the_check_is_not_followed(
             (folder / swapped).symlink_to(folder / "moved")
         return resolved
 
-    monkeypatch.setattr("synapse.mcp.files.os.path.realpath", exchange_afterwards)
+    monkeypatch.setattr("synapse.client.files.os.path.realpath", exchange_afterwards)
 
-    with pytest.raises(NotAttached, match="cannot be read"):
+    with pytest.raises(NotReadable, match="cannot be read"):
         file_parts(["src/a.py"], str(folder))
 
 
@@ -76,5 +77,5 @@ def test_all_files_together_are_bounded(folder: Path) -> None:
     (folder / "three").write_bytes(b"y")
 
     assert len(file_parts(["one", "two"], str(folder))) == 2
-    with pytest.raises(NotAttached, match="2 MiB"):
+    with pytest.raises(NotReadable, match="2 MiB"):
         file_parts(["one", "two", "three"], str(folder))

@@ -116,7 +116,7 @@ def test_a_call_is_run_by_the_transport_and_answered_in_its_era(meta: dict[str, 
     exchange.finish(call, ToolResult("task 1", "the text"))
 
     assert exchange.is_complete
-    result = {"content": [{"type": "text", "text": "task 1"}, {"type": "text", "text": "the text"}], "isError": False}
+    result = {"content": [{"type": "text", "text": "task 1\n"}, {"type": "text", "text": "the text"}], "isError": False}
     expected = {"resultType": "complete", **result} if meta else result
     assert exchange.reply == {"jsonrpc": "2.0", "id": "abc", "result": expected}
 

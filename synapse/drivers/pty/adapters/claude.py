@@ -100,9 +100,7 @@ class ClaudeSignals:
             env = self._waiting_variables(arguments)
             # Each with `=`: both flags take all words that follow, also a prompt.
             flags.append(f"{_MCP_FLAG}={self._write('mcp.json', self._server(env))}")
-        # Where our settings are not used, nothing would ask before a command reads a file.
-        commands = () if self._missing else tools.allowed_commands
-        allowed = claude.permissions(commands, server=SERVER_NAME if has_server else "")
+        allowed = claude.permissions(tools.allowed_commands, server=SERVER_NAME if has_server else "")
         if allowed:
             flags.append(f"--allowedTools={','.join(allowed)}")
         return Prepared(arguments=(*flags, *hooked.arguments), env={**hooked.env, **env}, lacks_tools=lacks)

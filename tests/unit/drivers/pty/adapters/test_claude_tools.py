@@ -75,18 +75,17 @@ def test_settings_that_switch_hooks_off_cost_no_tools(tmp_path: Path, given: str
     prepared = prepare(tmp_path, "--settings", given)
 
     assert server_in(prepared)["command"] == "/opt/bin/synapse"
-    # Not the commands: our settings, which ask before one of them reads a file, are not used.
-    assert flag_in(prepared, "--allowedTools") == "mcp__synapse"
+    assert flag_in(prepared, "--allowedTools") == flag_in(prepare(tmp_path), "--allowedTools")
     assert prepared.arguments[-2:] == ("--settings", given)
 
 
-def test_a_command_that_reads_a_file_is_still_asked_for_beside_the_persons_own_rules(tmp_path: Path) -> None:
+def test_the_persons_own_rules_stay_as_they_are(tmp_path: Path) -> None:
     theirs = {"permissions": {"ask": ["Bash(git push:*)"], "deny": ["WebFetch"]}}
 
     prepared = prepare(tmp_path, "--settings", json.dumps(theirs))
 
     settings = json.loads((tmp_path / "launch" / "settings.json").read_text(encoding="utf-8"))
-    assert settings["permissions"] == {"ask": ["Bash(git push:*)", "Bash(synapse *--file*)"], "deny": ["WebFetch"]}
+    assert settings["permissions"] == theirs["permissions"]
     assert "Bash(synapse send:*)" in (flag_in(prepared, "--allowedTools") or "")
 
 
