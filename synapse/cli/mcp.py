@@ -18,13 +18,9 @@ from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any
 
     from synapse.core.errors import SynapseError
-
-    T = TypeVar("T")
-
 DEFAULT_WAIT = 50.0
 """Seconds. The most impatient client gives a call up after 60."""
 MOST_WAIT = 86_400.0
@@ -83,25 +79,13 @@ class ReadyReport:
 def _find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
     from synapse.cli.task_lookup import find_task
 
-    return _in_known_thread(lambda: find_task(prefix, registry))
+    return find_task(prefix, registry)
 
 
 def _cancel_stored(task_ids: "list[str]") -> "list[dict[str, Any] | SynapseError]":
     from synapse.cli.tasks import cancel_stored
 
-    return _in_known_thread(lambda: cancel_stored(task_ids))
-
-
-def _in_known_thread(act: "Callable[[], T]") -> "T":
-    """Returns what `act` returns, run in a thread that `threading` has started.
-
-    Calls run in threads of `_thread`. `threading` takes the first of them that loads it for the main thread, and every
-    later one with the same id too; uvloop would then install signal handlers there, which only the main thread may.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(act).result()
+    return cancel_stored(task_ids)
 
 
 def _any_error() -> "type[SynapseError]":

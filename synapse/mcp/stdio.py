@@ -151,6 +151,9 @@ class StdioServer:
             _thread.start_new_thread(self._ready, (self._session,))
 
     def _start(self, call: "ToolCall", exchange: "Exchange") -> None:
+        # The thread that loads it first is the main one for it, and for uvloop, which installs signal handlers there.
+        import threading  # noqa: F401 - loaded for its effect
+
         steps = [0]
 
         def report(message: str) -> None:
