@@ -152,7 +152,7 @@ class StdioServer:
 
     def _start(self, call: "ToolCall", exchange: "Exchange") -> None:
         # The thread that loads it first is the main one for it, and for uvloop, which installs signal handlers there.
-        import threading  # noqa: F401 - loaded for its effect
+        __import__("threading")
 
         steps = [0]
 
