@@ -304,6 +304,11 @@ def _find_task_question(target: str, registry: FileRegistry) -> AgentQuestion:
             f"task {short_id(task)} waits for a message, not for a decision",
             hint=f'synapse send {short_name(entry)} "…" --task {short_id(task)}',
         )
-    if not entry.pid or not question:
+    if not question or status_of(task) in FINISHED:
         raise NothingAsked(f"task {short_id(task)} is {status_of(task)} and has no open question")
+    if not entry.pid:
+        raise NothingAsked(
+            f"{short_name(entry)} is not running; its question can be answered after its next start",
+            hint=f"`synapse cancel {short_id(task)}` withdraws the question",
+        )
     return AgentQuestion(entry, question, str(task["id"]))

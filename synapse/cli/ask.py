@@ -7,12 +7,12 @@ from synapse.cli.output import print_error, print_json, print_notice, print_resu
 from synapse.cli.parser import VerbParser, seconds
 from synapse.cli.tables import safe
 from synapse.cli.wait import COMES_AS_MESSAGE
-from synapse.client.hosts import ask, current_folder, open_registry, require_own_agent
+from synapse.client.hosts import AGENT_VARIABLE, ask, current_folder, open_registry, own_agent
 from synapse.client.views import has_left, note_of, reply_of, short_id, status_of
 from synapse.client.watch import TaskFields, TaskWatch, leave
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.core.errors import WaitTimedOut
+from synapse.core.errors import InvalidRequest, WaitTimedOut
 from synapse.core.json_text import object_in
 
 EXAMPLES = """
@@ -30,7 +30,12 @@ def run_ask(arguments: list[str]) -> int:
     parser.add_argument("--timeout", type=seconds, metavar="S", help="the longest wait in seconds")
     options = parser.parse_args(arguments)
     registry, clock = open_registry(), SystemClock()
-    own = require_own_agent(registry)
+    own = own_agent(registry)
+    if own is None:
+        raise InvalidRequest(
+            f"this shell does not run inside an agent ({AGENT_VARIABLE} is not set): only an agent asks a person",
+            hint='to ask an agent: `synapse send TARGET "…" --response`',
+        )
     wait = options.timeout or load_settings(folder=current_folder()).response_timeout
     message = {"role": "agent", "parts": [{"type": "text", "text": " ".join(options.question)}]}
     task = object_in(ask(own, "POST", "/questions", {"message": message, "options": options.option}), "task")

@@ -35,7 +35,7 @@ VERBS = {
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
     "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
-    "mcp": ("mcp", "serve the tools for AI agents over MCP; `mcp config APP` prints an app's entry"),
+    "mcp": ("mcp", "serve the tools for AI agents over MCP; config, install, uninstall"),
     "scripted": ("launch", "run an agent that plays a script file"),
     "trust": ("trust", "trust the `.synapse/` settings of a project"),
     "config": ("doctor", "show the settings and where each value comes from"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from synapse.core.errors import SynapseError
-
 DEFAULT_WAIT = 50.0
 """Seconds. The most impatient client gives a call up after 60."""
 MOST_WAIT = 86_400.0

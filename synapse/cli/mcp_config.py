@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
-from synapse.cli.mcp_install import CLIS, change_extension
+from synapse.cli.mcp_install import CLIS, change_extension, installable
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 
@@ -20,7 +20,7 @@ EXAMPLES = """
 synapse mcp                          serve the tools on standard input and output; apps and agents start it
 synapse mcp config claude-desktop    print the entry for an app
 synapse mcp config vscode --json     the entry, and the file that it belongs to
-synapse mcp install gemini           give Gemini CLI the tools, by an extension; its launch takes none
+synapse mcp install gemini           give Gemini CLI the tools by an extension, because its launch takes none
 synapse mcp uninstall gemini         remove that extension
 """
 
@@ -49,16 +49,20 @@ APPS: Final = {
 def run_mcp_action(arguments: list[str]) -> int:
     """Prints the entry of an app, or installs the server in a CLI; returns the exit code."""
     parser = VerbParser("mcp", examples=EXAMPLES, json=False)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
+    # argparse would show the action as required; without one, `cli.mcp` serves.
+    parser.usage = "synapse mcp [-h] [ACTION ...]"
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="ACTION", parser_class=ActionParser, prog="synapse mcp"
+    )
     summary = "print the entry for an app's list of MCP servers"
     config = actions.add_parser("config", help=summary, summary=summary, examples=EXAMPLES)
     config.add_argument("app", choices=sorted(APPS))
     for action, summary in (
-        ("install", "give a CLI the tools that takes none at launch"),
+        ("install", "give the tools to a CLI that takes none at launch: gemini"),
         ("uninstall", "remove what `install` has written"),
     ):
         changing = actions.add_parser(action, help=summary, summary=summary, examples=EXAMPLES)
-        changing.add_argument("cli", choices=CLIS)
+        changing.add_argument("cli", type=installable, metavar="CLI", help=" or ".join(CLIS))
     options = parser.parse_args(arguments)
     if options.action != "config":
         install = options.action == "install"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +12,14 @@ from synapse.config.gemini_extension import Change, extension_folder, install_ex
 from synapse.core.errors import UnsupportedOperation
 
 CLIS: Final = ("gemini",)
+
+
+def installable(word: str) -> str:
+    """The `type` of an argument that names a CLI of CLIS."""
+    if word not in CLIS:
+        others = "claude, codex, opencode and copilot get the tools at each launch"
+        raise ArgumentTypeError(f"must be {' or '.join(CLIS)}, not '{word}'; {others}")
+    return word
 
 
 def change_extension(

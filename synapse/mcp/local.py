@@ -145,11 +145,15 @@ class LocalTools:
         return ToolResult("\n".join(lines) or "No agent is running.")
 
     def _send(self, call: SendCall, running: RunningCall) -> ToolResult:
-        name = call.to.removeprefix("@")
+        name, own = call.to.removeprefix("@"), own_agent(self._registry)
         if name == PERSON or is_marked(name):
-            return ToolResult(f"'{name}' is not an agent. Answer its request with `reply`.", is_error=True)
-        own = own_agent(self._registry)
+            step = "Answer its request with `reply`." if own else "Call `agents` to see who is here."
+            return ToolResult(f"'{name}' is not an agent. {step}", is_error=True)
         entry = find_agent(call.to, self._registry)
+        if call.waits and own is not None and own.agent_id == entry.agent_id:
+            return ToolResult(
+                f"You are {short_name(entry)}: you cannot answer while you wait. Nothing was sent.", is_error=True
+            )
         key = call.key or os.urandom(8).hex()
         # Message ids of all senders share one space at the receiver; keys of models are short and collide.
         mine = (own.inbox or own.agent_id) if own else PERSON

@@ -160,6 +160,9 @@ class StdioServer:
             self._is_telling = False
 
     def _start(self, call: "ToolCall", exchange: "Exchange") -> None:
+        # The thread that loads it first is the main one for it, and for uvloop, which installs signal handlers there.
+        __import__("threading")
+
         steps = [0]
 
         def report(message: str) -> None:

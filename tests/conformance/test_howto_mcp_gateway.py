@@ -63,7 +63,7 @@ def test_the_lines_work(running: tuple[RunningGateway, str]) -> None:
 def test_the_address_and_the_header_of_the_entry_are_enough(running: tuple[RunningGateway, str]) -> None:
     one, key = running
     (entry,) = blocks("json")
-    server = json.loads(entry)["mcpServers"]["synapse"]
+    server = json.loads(entry)["mcpServers"]["synapse-gateway"]
     headers = {name: value.replace("${SYNAPSE_KEY}", key) for name, value in server["headers"].items()}
     path = server["url"].removeprefix("http://localhost:8000")
 

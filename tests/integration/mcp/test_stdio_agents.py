@@ -234,6 +234,24 @@ def test_an_agent_cancels_what_it_sent_and_nothing_else(pair: Pair) -> None:
         assert tasks_at(pair.ada, "working for 20 s") == []
 
 
+def test_tasks_of_the_store_are_found_by_any_call(pair: Pair) -> None:
+    pair.here.start("eve")
+    with tool_client(pair.here, pair.ada) as at_ada:
+        (said,) = at_ada.call("send", to="eve", text="wait 60")
+        pair.here.run("stop", "eve", "--force")
+        task_id = short_id(said)
+
+        # More than one, in either order: which thread loads what first must not matter.
+        assert "No agent found" in at_ada.fail("status", of="zz")
+        for word in ("abcdef012345", "zzzz"):
+            assert "Use the task id" in at_ada.fail("cancel", task=word)
+        assert at_ada.call("status", of=task_id)[0].startswith(f"task {task_id}")
+        assert "how it ended" in at_ada.fail("cancel", task=task_id)
+        assert at_ada.end() == 0
+        assert at_ada.process.stderr is not None
+        assert at_ada.process.stderr.read() == b""
+
+
 def test_a_file_of_the_working_folder_is_attached_and_no_other(pair: Pair) -> None:
     folder = pair.here.folder
     (folder / "notes.txt").write_text("inside", encoding="utf-8")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from synapse.cli import approvals
 from synapse.cli.attention import how_long
 from synapse.config.process import SystemClock
+from synapse.core.agent import AgentEntry
 from tests.unit.cli.conftest import Cli, HostFactory, become
 from tests.unit.cli.fake_host import FakeHost, Fields
 
@@ -356,3 +358,22 @@ def test_of_several_questions_of_an_agent_one_has_to_be_named(synapse: Cli, star
     assert first[:8] in ran.err
     assert synapse("answer", second, "the other").code == 0
     assert host.requests[-1][2] == {"text": "the other", "question_id": "q-2"}
+
+
+def test_a_question_of_a_stopped_agent_is_open_but_cannot_be_answered_yet(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = {"reason": "waiting_for_person", "question": CHOICE}
+    task = {"id": "0123456789abcdef", "status": "input_required", "metadata": metadata}
+    stopped = AgentEntry("synapse-claude-8100", "claude", name="ada")
+
+    def find_task(_prefix: str, _registry: object) -> tuple[AgentEntry, Fields]:
+        return stopped, task
+
+    monkeypatch.setattr(approvals, "find_task", find_task)
+
+    ran = synapse("answer", "01234567", "main")
+
+    assert ran.code == 7
+    assert "ada is not running" in ran.err
+    assert "no open question" not in ran.err

@@ -80,7 +80,11 @@ def test_a_question_that_was_withdrawn_fails(synapse: Cli, own: FakeHost) -> Non
 def test_only_an_agent_asks(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
-    assert synapse("ask", "Which branch?").code != 0
+    ran = synapse("ask", "Which branch?")
+
+    assert ran.code == 2
+    assert "only an agent asks a person" in ran.err
+    assert "reply" not in ran.err
     assert host.requests == []
 
 

@@ -144,3 +144,17 @@ def test_without_a_script_the_entry_runs_the_module(
 @pytest.mark.parametrize("words", [["config"], ["config", "emacs"], ["serve"], ["--json"]])
 def test_unknown_words_are_refused(synapse: Cli, words: list[str]) -> None:
     assert synapse("mcp", *words).code == 2
+
+
+@pytest.mark.parametrize("action", ["install", "uninstall"])
+def test_a_cli_that_gets_the_tools_at_launch_needs_no_installation(synapse: Cli, action: str) -> None:
+    ran = synapse("mcp", action, "claude")
+
+    assert ran.code == 2
+    assert "must be gemini, not 'claude'" in ran.err
+    assert "get the tools at each launch" in ran.err
+
+
+def test_the_help_shows_that_an_action_may_be_missing(synapse: Cli) -> None:
+    assert "synapse mcp [-h] [ACTION ...]" in synapse("mcp", "--help").out
+    assert synapse("mcp", "config", "--help").out.startswith("usage: synapse mcp config [-h]")

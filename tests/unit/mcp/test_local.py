@@ -243,6 +243,22 @@ def test_a_person_or_an_unproven_sender_is_no_target(claude: FakeHost, run: Run)
     assert claude.requests == []
 
 
+def test_a_person_is_not_told_of_a_tool_that_the_server_of_an_app_lacks(start: HostFactory, run: Run) -> None:
+    start("codex", 8120)
+
+    (text,) = run("send", to="unverified.user", text="x").blocks
+
+    assert text == "'unverified.user' is not an agent. Call `agents` to see who is here."
+
+
+def test_an_agent_does_not_wait_for_itself(claude: FakeHost, run: Run) -> None:
+    result = run("send", to="claude", text="x", wait="answer")
+
+    assert result.is_error
+    assert "you cannot answer while you wait" in result.blocks[0]
+    assert paths_of(claude) == []
+
+
 def test_only_the_proven_sender_cancels_a_task(claude: FakeHost, start: HostFactory, home: Path) -> None:
     codex = start()
     mine = {"sender": {"sender_id": claude.entry.agent_id}, "sender_verified": True}
