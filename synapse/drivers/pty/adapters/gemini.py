@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -260,8 +261,9 @@ def _policy(commands: tuple[str, ...], *, serves: bool) -> str:
     if commands:
         # Not in the mode for plans, which runs no commands.
         modes = '["default", "autoEdit", "yolo"]'
-        prefixes = json.dumps(commands)
-        rules.append(f'toolName = "run_shell_command"\ncommandPrefix = {prefixes}\nmodes = {modes}\n')
+        # Whole words, and not with `--file`, which would read any file of the person.
+        regex = f'(?:{"|".join(map(re.escape, commands))})(?=[\\s"\\\\])(?!.*--file)'
+        rules.append(f'toolName = "run_shell_command"\ncommandRegex = {json.dumps(regex)}\nmodes = {modes}\n')
     if serves:
         rules.append(f'mcpName = "{SERVER_NAME}"\ntoolName = "*"\n')
     return "\n".join(f'[[rule]]\n{rule}decision = "allow"\npriority = 0\n' for rule in rules)

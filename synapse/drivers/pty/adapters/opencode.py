@@ -174,7 +174,7 @@ def tool_variables(launch: LaunchContext) -> dict[str, str]:
         raise ValueError(f"{_CONTENT} cannot be read ({error})") from error
     general = content.get("permission", {})
     if not isinstance(general, str | Mapping) or not isinstance(content.get("mcp", {}), Mapping):
-        raise ValueError(f"{_CONTENT} cannot be read (`mcp` and `permission` are no objects)")  # noqa: TRY004
+        raise ValueError(f"{_CONTENT} cannot be read (`mcp` and `permission` are no objects)")  # noqa: TRY004  # the caller knows one error
     configs = [content, *read_configs(_config_files(launch))]
     if any(SERVER_NAME in table_in(config, "mcp") for config in configs):
         raise ValueError(f"its own configuration has an MCP server named `{SERVER_NAME}`, which is left as it is")

@@ -16,7 +16,7 @@ from tests.unit.drivers.pty.adapters.launches import TOOLS, launch_in
 
 SHELL_RULE = {
     "toolName": "run_shell_command",
-    "commandPrefix": list(TOOLS.allowed_commands),
+    "commandRegex": r'(?:synapse\ reply|synapse\ send)(?=[\s"\\])(?!.*--file)',
     "modes": ["default", "autoEdit", "yolo"],
     "decision": "allow",
     "priority": 0,
