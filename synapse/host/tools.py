@@ -3,7 +3,8 @@
     off         the launch gave the CLI no MCP server
     expected    it did, and the server has not reported yet that the CLI asked for its tools
     listed      the server has reported it (`POST /mcp/ready`)
-    missing     the CLI has been ready for HOLD_SECONDS without that; a later report is still taken
+    missing     the CLI has been ready for HOLD_SECONDS without that, or every server that reported has ended; a later
+                report is still taken
 
 CLIs load their servers in the background, shortly after their prompt appears, and a turn that begins earlier has no
 tools. So nothing is typed while the server is expected, except a message of priority 5. The initial instructions are
@@ -40,6 +41,7 @@ from synapse.core.requests import McpState, ReportTools, ToolsStatus, ToolsWay
 from synapse.core.task import SHORT_ID_LENGTH
 from synapse.core.text import one_line, wrap_own
 from synapse.core.types import Clock
+from synapse.registry.files import is_running, start_time
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ HOLD_SECONDS: Final = 5.0
 _SOURCE: Final = "mcp"
 _LONGEST_NAME: Final = 80
 _EXPECTED: Final = "its CLI has not asked for the tools of the MCP server `synapse` yet"
+_ENDED: Final = "the MCP server `synapse` has ended, and its CLI has not started it again"
 
 
 class AgentTools:
@@ -78,6 +81,9 @@ class AgentTools:
         self._deadline: asyncio.TimerHandle | None = None
         self._is_hold_over = asyncio.Event()
         self._client = self._protocol = ""
+        self._servers: set[tuple[int, int]] = set()
+        """The processes of the servers that reported, with their start times; without those that cannot be seen."""
+        self._why_missing = ""
         self._instructions = MessageId("")
         self._short_form = ""
 
@@ -91,8 +97,13 @@ class AgentTools:
         """Whether the first message waits for the tools."""
         return self.is_expected and not self._is_hold_over.is_set()
 
-    def report(self, request: ReportTools) -> None:
-        """Notes that the CLI has asked the server for its tools. A CLI restarts its servers, so it may do so again."""
+    def report(self, request: ReportTools, pid: int = 0) -> None:
+        """Notes that the CLI has asked the server for its tools. A CLI restarts its servers, so it may do so again.
+
+        `pid` is the process of the server, or 0 where that is hidden.
+        """
+        if pid and (started := start_time(pid)) is not None:
+            self._servers.add((pid, started))
         is_first = self._state is not McpState.LISTED
         self._change(McpState.LISTED)
         self._client = one_line(request.client)[:_LONGEST_NAME]
@@ -103,6 +114,7 @@ class AgentTools:
 
     def status(self) -> ToolsStatus:
         """Returns which way the model has to other agents, and why it has no better one."""
+        self._look_for_servers()
         way = ToolsWay.SHELL if self._has_shell else ToolsWay.NONE
         return ToolsStatus(
             way=ToolsWay.MCP if self._state is McpState.LISTED else way,
@@ -157,15 +169,26 @@ class AgentTools:
 
     def _give_up(self) -> None:
         if self.is_expected:
-            self._change(McpState.MISSING)
-            log.warning("tools_missing", extra={"why": self._why()})
+            self._miss(f"{_EXPECTED}, although it has been ready for {self._hold_seconds:g} s")
             self.end_hold()
+
+    def _look_for_servers(self) -> None:
+        """Notices that a server has ended. Most CLIs do not start it again, and say so only to their model."""
+        if self._state is McpState.LISTED and self._servers:
+            self._servers = {server for server in self._servers if is_running(*server)}
+            if not self._servers:
+                self._miss(_ENDED)
+
+    def _miss(self, why: str) -> None:
+        self._change(McpState.MISSING)
+        self._why_missing = why
+        log.warning("tools_missing", extra={"why": why})
 
     def _why(self) -> str:
         if self._state is McpState.EXPECTED:
             return _EXPECTED
         if self._state is McpState.MISSING:
-            return f"{_EXPECTED}, although it has been ready for {self._hold_seconds:g} s"
+            return self._why_missing
         return self._why_not if self._state is McpState.OFF else ""
 
 

@@ -101,7 +101,7 @@ def never(_message: Message) -> bool:
 class ToolReports(Protocol):
     """Knows whether the agent's CLI has the tools of Synapse."""
 
-    def report(self, request: ReportTools, /) -> None: ...
+    def report(self, request: ReportTools, pid: int, /) -> None: ...
 
     def status(self) -> ToolsStatus: ...
 
@@ -287,7 +287,7 @@ class AgentTasks:
             raise UnsupportedOperation("this agent has no CLI that could be given tools")
         if caller.agent_id != self._me.agent_id:
             raise AccessDenied("only the agent's own MCP server may report here", hint=caller.objection)
-        self._tools.report(request)
+        self._tools.report(request, caller.pid)
 
     async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
         """Handles a request that a gateway sends for its caller; the caller does not gain a person's rights.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime
+from subprocess import Popen
 
 import pytest
 
@@ -260,3 +262,39 @@ async def test_only_the_instructions_are_left_untyped() -> None:
         await host.finished(await host.send("hello"))
 
     assert len(lines(host)) == 1
+
+
+def test_a_server_that_has_ended_is_missing_until_one_reports_again() -> None:
+    tools = given()
+    with Popen(["sleep", "60"]) as first, Popen(["sleep", "60"]) as second:
+        try:
+            for server in (first, second):
+                tools.report(READY, server.pid)
+            first.kill()
+            first.wait()
+            with_one_left = tools.status()
+            second.kill()
+            wait_for_zombie(second.pid)
+            without = tools.status()
+            tools.report(READY, os.getpid())
+        finally:
+            first.kill()
+            second.kill()
+
+    assert (with_one_left.way, with_one_left.mcp, with_one_left.why) == (ToolsWay.MCP, McpState.LISTED, "")
+    assert (without.way, without.mcp) == (ToolsWay.SHELL, McpState.MISSING)
+    assert "has ended" in without.why
+    assert tools.status().mcp is McpState.LISTED
+
+
+def wait_for_zombie(pid: int) -> None:
+    """Waits for the end of a child, and leaves it to its parent, as a CLI may."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_a_server_whose_process_is_hidden_counts_as_running() -> None:
+    tools = given()
+
+    tools.report(READY, 0)
+
+    assert tools.status().mcp is McpState.LISTED
