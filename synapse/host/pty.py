@@ -77,7 +77,14 @@ _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
 _SWITCHED_OFF: Final = "it was started without the MCP server (--no-mcp, or the setting `mcp`)"
 _NO_ADAPTER: Final = "Synapse knows no way to give this program an MCP server"
-_ALLOWED_COMMANDS: Final = ("synapse reply", "synapse send", "synapse list", "synapse status", "synapse guide")
+_ALLOWED_COMMANDS: Final = (
+    "synapse reply",
+    "synapse send",
+    "synapse ask",
+    "synapse list",
+    "synapse status",
+    "synapse guide",
+)
 """Narrow on purpose: none of them starts a program or decides for a person."""
 _ADAPTERS: Final[dict[str, Callable[[LaunchContext], Adapter]]] = {
     "claude": ClaudeSignals,

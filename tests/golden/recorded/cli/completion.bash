@@ -1,10 +1,10 @@
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
-      start) words="--help --json --name --no-instructions --port" ;;
+      start) words="--help --json --name --no-instructions --no-mcp --port" ;;
       stop) words="--all --force --help --json" ;;
       restart) words="--force --help --json" ;;
       list) words="--help --json" ;;
@@ -28,6 +28,7 @@ _synapse() {
       external) words="--help" ;;
       push) words="--help" ;;
       keys) words="--help" ;;
+      mcp) words="--help" ;;
       scripted) words="--help --name --port" ;;
       trust) words="--help --json --list --revoke" ;;
       config) words="--help --json" ;;
@@ -44,7 +45,8 @@ _synapse() {
       start) words="claude codex copilot dummy gemini opencode" ;;
       completion) words="bash zsh fish" ;;
       external) words="add list send cancel remove" ;;
-      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys scripted trust config doctor calibrate demo completion guide help" ;;
+      mcp) words="config" ;;
+      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
