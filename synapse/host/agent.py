@@ -192,7 +192,7 @@ class AgentRuntime:
         """Starts to deliver, reply and sweep. Returns the tasks to cancel; the first ends when the agent has exited."""
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
-        notices = self._deferred.run(self._intake.late_answers.notify_unanswered)
+        notices = self._deferred.run(self._intake.late_answers.notify_unanswered, self._intake.late_answers.release)
         others = (self._replies.run(), notices, self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 

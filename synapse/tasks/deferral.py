@@ -59,6 +59,8 @@ class DeferredReplies:
         """The waits whose end without an answer is being delivered."""
         # Without a limit: at most one entry for each waiting task.
         self._unanswered: asyncio.Queue[Task] = asyncio.Queue()
+        self._interrupted: asyncio.Queue[Task] = asyncio.Queue()
+        """The waits whose turn was interrupted."""
         journal.listen(self._on_update, self._is_watched)
 
     def start(self, record_end: Callable[..., None]) -> None:
@@ -100,10 +102,14 @@ class DeferredReplies:
         known = [self._journal.known(task_id) for task_id in self._deferred]
         return [task for task in known if task is not None and not task.state.is_terminal]
 
-    async def run(self, notify: Callable[[Task], Awaitable[None]]) -> None:
-        """Calls `notify` with each wait that ended without an answer after its waiter had left, until cancelled."""
-        while True:
-            await notify(await self._unanswered.get())
+    async def run(self, notify: Callable[[Task], Awaitable[None]], release: Callable[[Task], Awaitable[None]]) -> None:
+        """Calls `notify` with each wait that ended without an answer after its waiter had left, until cancelled.
+
+        Calls `release` with each wait whose turn was interrupted.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_for_each(self._unanswered, notify))
+            group.create_task(_for_each(self._interrupted, release))
 
     def _is_watched(self, task_id: TaskId) -> bool:
         return task_id in self._waits or task_id in self._messages or task_id in self._causes
@@ -115,7 +121,7 @@ class DeferredReplies:
         if not task.state.is_terminal:
             return
         if task_id in self._causes:
-            self._forget(task_id)
+            self._forget(task)
         if task_id in self._waits:
             self._on_wait_ended(task)
         if task_id in self._messages:
@@ -186,16 +192,22 @@ class DeferredReplies:
         self._causes.get(request, set()).discard(wait)
         return request
 
-    def _forget(self, request: TaskId) -> None:
-        """Forgets a request that has ended; the answers that it waited for are delivered nonetheless."""
-        self._deferred.pop(request, None)
-        for cause in self._causes.pop(request):
+    def _forget(self, request: Task) -> None:
+        """Forgets a request that has ended; the answers that it waited for are delivered nonetheless.
+
+        A turn that was interrupted reads no result of a tool any more, but not every CLI then cancels the call (Gemini
+        CLI does not). So its waits are released here.
+        """
+        self._deferred.pop(request.id, None)
+        for cause in self._causes.pop(request.id):
             self._messages.pop(cause, None)
             if cause in self._waits:
                 self._waits[cause] = ""
                 waiting = self._journal.known(cause)
                 if waiting is None or (waiting.state.is_terminal and not waiting.waiter_left):
                     self._drop_wait(cause)
+                elif request.state is not TaskState.COMPLETED and not waiting.waiter_released:
+                    self._interrupted.put_nowait(waiting)
 
 
 async def unrecorded_ends(
@@ -236,6 +248,11 @@ def _ends_with(message: Task, request: Task, now: datetime) -> tuple[TaskEvent, 
     source = str(answer.metadata.get("source", "")) if answer else "journal"
     evidence = f"the turn of task {message.short_id} ended"
     return outcomes.answered(request, now, Answered(parts=answer.parts if answer else (), source=source), evidence)
+
+
+async def _for_each(waits: asyncio.Queue[Task], act: Callable[[Task], Awaitable[None]]) -> None:
+    while True:
+        await act(await waits.get())
 
 
 def _asked(waiting: Task) -> str:

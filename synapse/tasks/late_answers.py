@@ -21,7 +21,7 @@ from synapse.core.events import TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender, TextPart, text_of
 from synapse.core.requests import SendMessage
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.task_metadata import answer_delivered, answer_of, waiter_noted
+from synapse.core.task_metadata import answer_delivered, answer_of, waiter_noted, waiter_released
 from synapse.core.text import neutralise, safe_line
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
@@ -122,6 +122,15 @@ class LateAnswers:
         task = await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
         if task.delivered_as == message_task:
             await self._deliver_notice(task)
+
+    async def release(self, waiting: Task) -> None:
+        """Ends the wait for a task as `LeaveTask` does, unless the task has ended."""
+
+        def decide(now: Task) -> tuple[TaskEvent, ...]:
+            is_over = now.state.is_terminal or now.waiter_released
+            return () if is_over else (waiter_released(now, self._clock.now()),)
+
+        await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
 
     async def resume(self, ended: Task) -> None:
         """Opens the message of a task that has ended, if the earlier host ended before it did so."""

@@ -230,7 +230,7 @@ async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
     running = (
         harness.worker.run(),
         harness.replies.run(),
-        harness.deferred.run(harness.intake.late_answers.notify_unanswered),
+        harness.deferred.run(harness.intake.late_answers.notify_unanswered, harness.intake.late_answers.release),
     )
     jobs = [asyncio.ensure_future(job) for job in running]
     try:

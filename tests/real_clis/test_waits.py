@@ -150,7 +150,7 @@ def test_two_clis_whose_questions_cross_do_not_wait_for_each_other() -> None:
 
 
 # Gemini CLI cancels no call when its turn is interrupted.
-@each_of("claude", "codex", "opencode", "copilot")
+@each_profile
 @pytest.mark.timeout(240)
 def test_an_answer_to_a_call_that_a_person_interrupts_arrives_as_a_message(row: Row) -> None:
     with world_of(row.profile, scenes=SCENES) as world:

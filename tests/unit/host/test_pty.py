@@ -57,5 +57,5 @@ def test_no_command_is_allowed_that_starts_a_program_or_decides(tmp_path: Path) 
     none = tools_for(ENTRY, bundled("claude"), Settings(home=tmp_path, allow_commands=False), mcp=True)
 
     verbs = {command.removeprefix("synapse ") for command in tools.allowed_commands}
-    assert verbs == {"reply", "send", "list", "status", "guide"}
+    assert verbs == {"reply", "send", "ask", "list", "status", "guide"}
     assert none.allowed_commands == ()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Failed, Turn, TurnEvent, Typing
+from synapse.core.driver import Failed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.message import Sender
 from synapse.core.requests import CancelTask, CreateTask, LeaveTask, Reply, SubscribeTask
 from synapse.core.task import TaskState
@@ -264,6 +264,28 @@ async def test_a_deferred_request_can_be_canceled_and_the_answer_still_arrives()
     assert (await harness.task(request.id)).state is TaskState.CANCELED
     assert [one.failed for one in harness.host_client.delivered] == [True]
     assert agent.driver.interrupts == 0
+
+
+async def test_the_answer_to_a_call_of_an_interrupted_turn_is_delivered_although_the_call_goes_on() -> None:
+    def interrupted(turn: Turn) -> list[TurnEvent]:
+        is_request = turn.message.text == "ask claude"
+        esc: list[TurnEvent] = [Typing(), Submitted("screen", "seen"), Failed("interrupted", "Esc")]
+        return esc if is_request else answers(turn)
+
+    agent = AgentAtWork(interrupted)
+    async with working(agent.harness) as harness:
+        request = await agent.request()
+        wait = await agent.asks(leaves=False)
+        stream = await harness.service.handle(SubscribeTask(task_id=wait.id), CODEX)
+        await anext(stream)
+        agent.driver.go_on.set()
+        await harness.finished(request)
+        await agent.until(wait, lambda task: task.waiter_released)
+        message = await harness.finished(await agent.answered(wait))
+        await stream.aclose()
+
+    assert message.history[0].text == "yes"
+    assert message.state is TaskState.COMPLETED
 
 
 @pytest.mark.parametrize("end", ["canceled", "failed"])
