@@ -7,7 +7,6 @@ import os
 from time import monotonic  # noqa: TID251 - the clock of `config.process` would load asyncio
 
 from synapse import __version__
-from synapse.cli.output import print_notice
 from synapse.client.hosts import WAIT_VARIABLE, ask, open_registry, own_agent, show_launch
 from synapse.core.agent import AgentEntry
 from synapse.mcp.local import LocalTools
@@ -33,6 +32,8 @@ def run_mcp(arguments: "list[str]") -> int:
 
         return run_mcp_action(arguments)
     if os.isatty(0):
+        from synapse.cli.output import print_notice
+
         print_notice("Apps and agents start this and speak MCP with it.  (synapse mcp --help; Ctrl-D ends it)")
     registry = open_registry()
     show_launch(os.path.dirname(registry.folder))
