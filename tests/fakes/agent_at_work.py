@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Submitted, Turn, TurnEvent, Typing
+from synapse.core.events import TaskEvent
 from synapse.core.message import TextPart
+from synapse.core.override import override
 from synapse.core.requests import CreateTask, LeaveTask
+from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId
 from synapse.tasks.deferral import WAITING_FOR_REPLY
 from tests.fakes.driver import FakeDriver
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say
+from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_store import MemoryStore
 
 CODEX = Caller(agent_id=ME.agent_id, via_socket=True)
@@ -25,6 +29,20 @@ def answers(turn: Turn) -> list[TurnEvent]:
     """Says in the turn of a request that it waits, and in the turn of an answer what that was."""
     said = f"it says: {turn.message.text}" if turn.message.text != "ask claude" else STILL_WAITING
     return [Typing(), Submitted("screen", "seen"), Answered(parts=(TextPart(text=said),), source="screen")]
+
+
+class StoreKilledBetween(MemoryStore):
+    """Keeps the end of a wait, but not the message that delivers it: the host was killed between the two."""
+
+    is_killed = True
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        if task.delivers and self.is_killed:
+            raise RuntimeError("the host was killed here")
+        return super().append(task, events, lease=lease, digest=digest)
 
 
 class AgentAtWork:

@@ -16,7 +16,7 @@ from synapse.core.store import Lease
 from synapse.core.task import Task, TaskState
 from synapse.tasks import worker
 from synapse.tasks.deferral import WAITING_FOR_REPLY
-from tests.fakes.agent_at_work import PERSON, AgentAtWork, answers
+from tests.fakes.agent_at_work import PERSON, AgentAtWork, StoreKilledBetween, answers
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, working
 from tests.fakes.leases import ANY_LEASE
@@ -39,20 +39,6 @@ class StoreKilledAtTheEnd(MemoryStore):
             self.killed.set()
             return asyncio.get_running_loop().create_future()
         self.is_dead = bool(task.delivers) and task.state.is_terminal
-        return super().append(task, events, lease=lease, digest=digest)
-
-
-class StoreKilledBetween(MemoryStore):
-    """Keeps the end of a wait, but not the message that delivers it: the host was killed between the two."""
-
-    is_killed = True
-
-    @override
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
-    ) -> asyncio.Future[int]:
-        if task.delivers and self.is_killed:
-            raise RuntimeError("the host was killed here")
         return super().append(task, events, lease=lease, digest=digest)
 
 

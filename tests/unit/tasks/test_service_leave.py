@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
 import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.errors import Conflict, PersonRequired, TaskNotFound
-from synapse.core.events import TaskEvent
 from synapse.core.message import FilePart, Message, MessageId, Role
-from synapse.core.override import override
 from synapse.core.requests import CancelTask, CreateTask, LeaveTask, SendMessage, SubscribeTask
-from synapse.core.store import Lease
 from synapse.core.task import Task, TaskState
 from synapse.tasks.admission import Acceptance
-from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say
-from tests.fakes.leases import ANY_LEASE
-from tests.fakes.memory_store import MemoryStore
-
-WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
-CODEX = Caller(agent_id=ME.agent_id, via_socket=True)
-
-
-class StoreKilledBetween(MemoryStore):
-    """Keeps an answer, but not the message that delivers it: the host was killed between the two."""
-
-    is_killed = True
-
-    @override
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
-    ) -> asyncio.Future[int]:
-        if task.delivers and self.is_killed:
-            raise RuntimeError("the host was killed here")
-        return super().append(task, events, lease=lease, digest=digest)
+from tests.fakes.agent_at_work import CODEX, WAITS, StoreKilledBetween
+from tests.fakes.harness import CLAUDE, AgentHarness, claude, say
 
 
 async def waiting_task(harness: AgentHarness) -> Task:
