@@ -14,6 +14,7 @@ from synapse.client.hosts import (
     find_agent,
     open_registry,
     post_message,
+    post_reply,
     require_own_agent,
     sender_fields,
 )
@@ -142,10 +143,9 @@ def _reply_to_sender(name: str, options: Options, words: "list[str]", registry: 
 
         who = "a person" if name == PERSON else "this sender"
         raise AgentNotFound(name, hint=f"{who} is not an agent here; answer their request with `synapse reply`")
-    from synapse.cli.reply import reply
-
     own = require_own_agent(registry)
-    replied = reply(own, options.message(words), task_id=options.text("--reply-to"), failed=False)
+    parts = [{"type": "text", "text": options.message(words)}]
+    replied = post_reply(own, parts, task_id=options.text("--reply-to"), failed=False)
     if options.has("--json"):
         print_task(ask(own, "GET", f"/tasks/{replied['task_id']}"))
     else:

@@ -48,7 +48,7 @@ from synapse.client.views import (
     short_id,
     status_of,
 )
-from synapse.client.watch import TaskFields, TaskWatch, leave
+from synapse.client.watch import TaskFields, TaskWatch, leave, open_waiting
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
@@ -73,7 +73,7 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         body["metadata"]["response_expected"] = True
     progress = ProgressPrinter(entry, options)
     watch = TaskWatch(own or entry, entry, registry, clock.monotonic, deadline, progress.look)
-    task_id = _create(own, entry, body) if own else ""
+    task_id = open_waiting(own, entry, body) if own else ""
     sent: TaskFields = {}
     try:
         if own:
@@ -251,21 +251,6 @@ class ProgressPrinter:
         if state.get("state") == READY and state.get("gate"):
             return f"{self._name} cannot be typed into: {plain(str(state['gate']))}"
         return ""
-
-
-def _create(own: AgentEntry, entry: AgentEntry, body: dict[str, Any]) -> str:
-    """Opens the task that waits for the reply on our own host, and adds its id to the message."""
-    metadata = {
-        "sender": body["metadata"]["sender"],
-        "waits_for": entry.agent_id,
-        "waits_for_inbox": entry.inbox,
-    }
-    # Without the message id: it belongs to the receiver's task, and the receiver may be this agent.
-    message = {"role": body["message"]["role"], "parts": body["message"]["parts"]}
-    created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})
-    task_id = str(created["task"]["id"])
-    body["metadata"]["sender_task_id"] = task_id
-    return task_id
 
 
 def _deliver(

@@ -24,6 +24,8 @@ GATEWAY = "gateway"
 ACCEPT_SECONDS = 8.0
 """How long a host may take to answer; usually it takes a few milliseconds."""
 LONGEST_SECRET = 128
+REPLY_SECONDS = 20.0
+"""The own host answers only after the sender's host has accepted the reply, which may take long."""
 GATEWAY_HINT = (
     "a gateway is not an agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` "
     "shows its log, `synapse stop gateway` stops it"
@@ -203,6 +205,17 @@ def post_message(
     if answer.status >= 400:
         raise refusal_of(answer)
     return object_in(answer.body, "task")
+
+
+def post_reply(own: AgentEntry, parts: "list[dict[str, Any]]", *, task_id: str, failed: bool) -> "dict[str, Any]":
+    """Asks the agent's own host to reply to a request: `task_id`, else the one it is working on, else the last.
+
+    Raises:
+        SynapseError: the host refuses or does not answer.
+    """
+    message = {"role": "agent", "parts": parts, "message_id": os.urandom(16).hex()}
+    body = {"message": message, "task_id": task_id, "failed": failed}
+    return object_in(ask(own, "POST", "/reply", body, timeout=REPLY_SECONDS), "replied")
 
 
 def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "AgentNotResponding":

@@ -28,6 +28,25 @@ class WaitLeft(Exception):
     """Another thread ended the wait (`TaskWatch.interrupt`)."""
 
 
+def open_waiting(own: AgentEntry, receiver: AgentEntry, body: dict[str, Any]) -> str:
+    """Opens the task on our own host that waits for the receiver's reply, and adds its id to the message in `body`.
+
+    Raises SynapseError.
+    """
+    metadata = {
+        "sender": body["metadata"]["sender"],
+        "waits_for": receiver.agent_id,
+        "waits_for_inbox": receiver.inbox,
+    }
+    # Without the message id: it belongs to the receiver's task, and the receiver may be this agent. Without the files:
+    # nobody reads them here.
+    message = {"role": body["message"]["role"], "parts": body["message"]["parts"][:1]}
+    created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})
+    task_id = str(object_in(created, "task").get("id", ""))
+    body["metadata"]["sender_task_id"] = task_id
+    return task_id
+
+
 def leave(own: AgentEntry | None, task_id: str) -> TaskFields:
     """Stops waiting on our own host; returns the task if it has ended meanwhile and its answer is ours to report.
 

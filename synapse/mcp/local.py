@@ -16,6 +16,7 @@ from synapse.client.hosts import (
     find_agent,
     own_agent,
     post_message,
+    post_reply,
     require_own_agent,
     sender_fields,
 )
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     FindTask = Callable[[str, FileRegistry], tuple[AgentEntry, TaskFields]]
     CancelStored = Callable[[list[str]], list[TaskFields | SynapseError]]
 
-REPLY_SECONDS = 20.0
-"""The own host answers only after the sender's host has accepted the reply, which may take long."""
 SHORTEST_WAIT = 1.0
 """A shorter wait could end before the message is sent."""
 PROGRESS_SECONDS = 3.9
@@ -197,10 +196,10 @@ class LocalTools:
         self, own: AgentEntry, entry: AgentEntry, body: "dict[str, Any]", call: SendCall, running: RunningCall
     ) -> ToolResult:
         """Sends as an agent: a task on its own host waits for the reply."""
-        name, waiting_id = short_name(entry), self._open_waiting(own, entry, body)
-        watch = self._new_watch(own, entry, call.timeout, running, f"waiting for {name}")
-        from synapse.client.watch import WaitLeft, leave
+        from synapse.client.watch import WaitLeft, leave, open_waiting
 
+        name, waiting_id = short_name(entry), open_waiting(own, entry, body)
+        watch = self._new_watch(own, entry, call.timeout, running, f"waiting for {name}")
         try:
             # Followed before it is sent: a reply without a waiter would be typed into our own prompt as well.
             watch.follow(waiting_id)
@@ -230,20 +229,6 @@ class LocalTools:
             return tools.arrives_later(sent_id, name, why or self._obstacle(entry))
         running.hand_over = lambda: self._hand_over(own, task, name)
         return tools.answered(task, name, sent_id)
-
-    def _open_waiting(self, own: AgentEntry, entry: AgentEntry, body: "dict[str, Any]") -> str:
-        """Opens the task that waits for the reply on our own host, and adds its id to the message."""
-        metadata = {
-            "sender": body["metadata"]["sender"],
-            "waits_for": entry.agent_id,
-            "waits_for_inbox": entry.inbox,
-        }
-        # Without the message id: it belongs to the receiver's task. Without the files: nobody reads them here.
-        message = {"role": "user", "parts": body["message"]["parts"][:1]}
-        created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})
-        task_id = str(object_in(created, "task").get("id", ""))
-        body["metadata"]["sender_task_id"] = task_id
-        return task_id
 
     def _new_watch(
         self, host: AgentEntry, receiver: AgentEntry, timeout: "float | None", running: RunningCall, doing: str
@@ -316,10 +301,8 @@ class LocalTools:
     def _reply(self, call: ReplyCall) -> ToolResult:
         own = require_own_agent(self._registry)
         parts = [{"type": "text", "text": call.text}, *self._files(call.files)]
-        message = {"role": "agent", "parts": parts, "message_id": os.urandom(16).hex()}
-        body = {"message": message, "task_id": call.task, "failed": call.failed}
         try:
-            replied = object_in(ask(own, "POST", "/reply", body, timeout=REPLY_SECONDS), "replied")
+            replied = post_reply(own, parts, task_id=call.task, failed=call.failed)
         except _any_error() as error:
             if error.code != "task_not_found":
                 raise
