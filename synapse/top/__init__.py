@@ -1,0 +1,1 @@
+"""The overview of all agents in a terminal: `synapse top`."""
