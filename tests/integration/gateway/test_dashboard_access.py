@@ -16,6 +16,7 @@ from tests.conformance.real_hosts import COMMAND, PATIENCE, environ
 from tests.conformance.wire_client import WireClient
 from tests.integration.gateway.signed_in import SignedIn, new_code, open_session, origin_of, sign_in
 from tests.integration.waiting import until
+from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
@@ -225,3 +226,32 @@ def test_the_unix_socket_serves_the_same_paths(running: RunningGateway) -> None:
 
     assert local.request("GET", SESSION).code == "unauthenticated"
     assert local.request("GET", "/").status == 200
+
+
+def test_the_command_starts_a_gateway_and_opens_the_browser(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("o")
+    (home / "gateway.toml").write_text(f"port = {own_port()}\ngrpc_port = 0\n", encoding="utf-8")
+    browser, opened = home / "browser", home / "opened"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n', encoding="utf-8")
+    browser.chmod(0o755)
+    ours = environ(home) | {"BROWSER": f"{browser} %s", "DISPLAY": ":0"}
+
+    def synapse(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], env=ours, cwd=home, capture_output=True, encoding="utf-8", timeout=30, check=True
+        )
+
+    try:
+        ran = synapse("dashboard")
+        url = until(lambda: opened.read_text(encoding="utf-8") if opened.is_file() else "", "the browser")
+        again = synapse("dashboard", "--no-open")
+    finally:
+        stopped = synapse("stop", "gateway")
+
+    assert "#code=" in url
+    # Neither the terminal nor its scrollback keeps what opens the page.
+    assert "code" not in ran.stdout + ran.stderr
+    assert "Gateway listening on" in ran.stderr
+    assert "Gateway listening on" not in again.stderr
+    assert again.stdout.startswith(url.partition("#")[0])
+    assert "stopped" in stopped.stderr
