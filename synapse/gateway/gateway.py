@@ -41,6 +41,7 @@ from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
+from synapse.gateway.search import keep_search_current
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.tasks import GatewayTasks
 from synapse.host.host import stop_signal, tune_gc
@@ -149,6 +150,7 @@ class Gateway:
                 await self._gateways.publish(self._me)
                 jobs = [group.create_task(one.keep()) for one in self._autostarts()]
                 jobs.append(group.create_task(self._sweep()))
+                jobs.append(group.create_task(keep_search_current(self._store, is_on=self._settings.search)))
                 jobs.append(group.create_task(servers[1].keep_in_place(self._plan.identity.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)

@@ -178,6 +178,7 @@ NEVER = {
     "agent_quota_bytes": "0",
     "mcp": "false",
     "allow_commands": "true",
+    "search": "false",
 }
 
 
