@@ -34,6 +34,7 @@ from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
 from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
+from synapse.gateway.figures import FigureCollector
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
@@ -250,6 +251,7 @@ class Gateway:
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
+            collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),

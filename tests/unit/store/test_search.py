@@ -127,9 +127,9 @@ async def sqlite(tmp_path: Path) -> AsyncGenerator[LeasedStore]:
     await store.close()
 
 
-async def reopened(store: LeasedStore, path: Path, **more: bool) -> LeasedStore:
+async def reopened(store: LeasedStore, path: Path, *, search: bool = True) -> LeasedStore:
     await store.close()
-    return await LeasedStore.open(path / "store.db", **more)
+    return await LeasedStore.open(path / "store.db", search=search)
 
 
 def indexed(folder: Path) -> list[tuple[int, str]]:
@@ -163,7 +163,12 @@ async def test_a_restart_indexes_only_what_is_new(
     await sqlite.update_search(1)
     store = await reopened(sqlite, tmp_path)
     texts: list[str] = []
-    monkeypatch.setattr(search, "normalized", lambda text: (texts.append(text), text)[1])
+
+    def noted(text: str) -> str:
+        texts.append(text)
+        return text
+
+    monkeypatch.setattr(search, "normalized", noted)
 
     await ask(store, numbered(9), "lexer")
     assert await found(store, "lexer") == [numbered(9)]
