@@ -45,7 +45,7 @@ class IndexedStore(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_SLICE_SECONDS", "_GATHER_SECONDS", "_RETRY_SECONDS"):
+    for name in ("_REST_SECONDS", "_GATHER_SECONDS", "_RETRY_SECONDS"):
         monkeypatch.setattr(search, name, 0.001)
 
 
