@@ -52,6 +52,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.FollowTask: READ,
     requests.GetStatus: READ,
     requests.FollowStatus: READ,
+    requests.WatchStatus: READ,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,
