@@ -57,6 +57,8 @@ class Caller:
     """The name of the API key or the subject of the token, for logs and `userId`."""
     key_id: str = ""
     """The API key that authenticated the caller; empty for other ways."""
+    session_id: str = ""
+    """The browser's session that authenticated the caller; empty for other ways."""
     holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
     """Decides whether the credentials are still valid: keys are revoked and tokens expire while streams run."""
 
@@ -71,6 +73,11 @@ class Caller:
     def sees(self, scope: str) -> bool:
         """Decides whether tasks of `scope` are visible to the caller; invisible ones look missing."""
         return self.sees_all or scope == self.scope
+
+    @property
+    def limited_as(self) -> str:
+        """Names those whose requests and streams are limited together: one key, one subject, one session."""
+        return f"{self.scope} {self.name} {self.session_id}"
 
     @property
     def is_anonymous(self) -> bool:
