@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import os
 
-from synapse.cli.attention import (
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import painted, table
+from synapse.cli.task_lookup import find_task, is_task_id
+from synapse.client.attention import (
     DIALOG,
     IN_DOUBT,
+    QUEUED,
+    UNKNOWN,
+    agent_state_of,
     held_in,
     how_long,
     messages_in,
@@ -19,14 +26,11 @@ from synapse.cli.attention import (
     question_in,
     question_lines,
     release_step,
+    resolving_command,
     target_of,
     title_of,
     why_held,
 )
-from synapse.cli.output import print_json, print_notice, print_result
-from synapse.cli.parser import VerbParser
-from synapse.cli.tables import painted, plain, short_path, table
-from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
     AGENT_VARIABLE,
@@ -37,6 +41,7 @@ from synapse.client.hosts import (
     open_registry,
     suspended_hint,
 )
+from synapse.client.lines import plain, short_path
 from synapse.client.views import (
     FINISHED,
     attention_of,
@@ -53,22 +58,19 @@ from synapse.client.views import (
 )
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, ConnectionForbidden, SynapseError, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Any
 
 LIST_EXAMPLES = """
 synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
-NOT_RESPONDING = "not_responding"
-UNKNOWN = "unknown"
-"""The state of an agent whose host this process is not allowed to connect to."""
-QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 SHORTEST_PREFIX = 4
 STATUS_EXAMPLES = """
@@ -112,6 +114,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "question",
         "store_fault",
         "tools",
+        "owes",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:
@@ -121,9 +124,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
 
 def state_of(reply: HostReply) -> str:
     """Returns the agent's state; NOT_RESPONDING or UNKNOWN if its host did not answer."""
-    if reply.error is None:
-        return str(reply.body.get("state") or NOT_RESPONDING)
-    return UNKNOWN if isinstance(reply.error, ConnectionForbidden) else NOT_RESPONDING
+    return agent_state_of(reply.body, reply.error)
 
 
 def attention_lines(replies: list[HostReply]) -> list[str]:
@@ -194,13 +195,6 @@ def decision(task_id: str, receipt: str) -> str:
     return f"  ({command})" if command else ""
 
 
-def resolving_command(task_id: str, receipt: str) -> str:
-    """Returns the command for a task that needs a person: resolve a typed message, cancel a queued one."""
-    if receipt == "typed":
-        return f"synapse resolve {task_id} --delivered|--retry|--fail"
-    return f"synapse cancel {task_id}" if receipt == QUEUED else ""
-
-
 def _row(reply: HostReply) -> tuple[str, ...]:
     entry = reply.entry
     name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
@@ -228,12 +222,26 @@ def run_status(arguments: list[str]) -> int:
     if not options.target:
         return run_list(["--json"] if options.json else [])
     registry = open_registry()
+    asked_at = _now()
     found = _agent_or_task(options.target, registry)
     if isinstance(found, HostReply):
         _show_agent(found, explain=options.explain, as_json=options.json)
     else:
         _show_task(*found, as_json=options.json)
+    if not options.json:  # which is for programs
+        from synapse.client.seen import person_saw, person_saw_end
+
+        if isinstance(found, HostReply):
+            person_saw(registry, found.entry.agent_id, asked_at)
+        else:
+            person_saw_end(registry, found[0].agent_id, found[1])
     return 0
+
+
+def _now() -> datetime:
+    from synapse.config.process import SystemClock
+
+    return SystemClock().now()
 
 
 def _agent_or_task(target: str, registry: FileRegistry) -> HostReply | tuple[AgentEntry, dict[str, Any]]:
@@ -270,6 +278,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
     if tools_of(body):
         print_result(f"  tools    {plain(tools_of(body))}")
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
+    _show_owed(body)
     _show_held(held_in(body), entry)
     for line in attention_lines([reply]):
         print_result(f"  {line}")
@@ -277,6 +286,12 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _show_owed(body: dict[str, Any]) -> None:
+    for owed in objects_in(body, "owes"):
+        about = f"task {plain(str(owed.get('task_id', ''))[:8])} of {plain(str(owed.get('to', '')))}"
+        print_result(f"  owes     the answer to {about}: {plain(str(owed.get('text', '')))[:200]}")
 
 
 def _explain(reply: HostReply) -> None:
@@ -318,9 +333,7 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
 
 def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:
     if held:
-        from synapse.config.process import SystemClock
-
-        lasting = how_long(held.get("since"), SystemClock().now())
+        lasting = how_long(held.get("since"), _now())
         print_result(
             f"  held     {messages_in(held)} {lasting}: {why_held(held)}  ({release_step(held, short_name(entry))})"
         )

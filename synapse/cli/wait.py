@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from synapse.cli import exit_codes
-from synapse.cli.attention import (
+from synapse.cli.options import Options
+from synapse.cli.output import print_error, print_json, print_notice, print_result
+from synapse.cli.tables import safe
+from synapse.client.attention import (
     messages_in,
     next_step,
     overdue_in,
@@ -22,9 +25,6 @@ from synapse.cli.attention import (
     title_of,
     why_held,
 )
-from synapse.cli.options import Options
-from synapse.cli.output import print_error, print_json, print_notice, print_result
-from synapse.cli.tables import plain, safe
 from synapse.client.hosts import (
     ask,
     current_folder,
@@ -33,6 +33,8 @@ from synapse.client.hosts import (
     post_message,
     suspended_hint,
 )
+from synapse.client.lines import plain
+from synapse.client.seen import person_saw_end
 from synapse.client.views import (
     ASKS,
     attention_of,
@@ -98,7 +100,9 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         return print_error(error, as_json=options.has("--json"), task_id=task_id)
     finally:
         watch.close()
-    return report(watch.receiver, task, options, sent_id=short_id(sent))
+    code = report(watch.receiver, task, options, sent_id=short_id(sent))
+    person_saw_end(registry, watch.receiver.agent_id, task)
+    return code
 
 
 def _response_timeout() -> float:
