@@ -2,8 +2,8 @@
 
 read      tasks, agents, push configurations
 send      messages; change a task's metadata, set its push configurations
-cancel    end tasks, delete them
-approve   answer the questions of agents
+cancel    end tasks, delete them; interrupt the agent's turn with a message
+approve   answer the questions of agents, decide about messages in doubt
 register  external agents
 
 An agent that the caller may not use looks like a missing one.
@@ -21,7 +21,18 @@ from typing import Final
 from synapse.core import requests
 from synapse.core.caller import APPROVE, CANCEL, READ, REGISTER, SEND, Caller
 from synapse.core.errors import AgentNotFound, Forbidden, StoreFailed
-from synapse.core.requests import ChangeTask, ForAgent, GetAgent, RegisterAgent, RemoveAgent, Request
+from synapse.core.requests import (
+    ChangeTask,
+    ForAgent,
+    GetAgent,
+    RegisterAgent,
+    RemoveAgent,
+    Request,
+    SendAndFollow,
+    SendAndWait,
+    SendMessage,
+)
+from synapse.core.task import INTERRUPT_PRIORITY
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +51,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.GetMessage: READ,
     requests.ListTasks: READ,
     requests.CancelTask: CANCEL,
-    requests.ResolveTask: NOT_HERE,
+    requests.ResolveTask: APPROVE,
     requests.AnswerQuestion: APPROVE,
     requests.ChangeTask: SEND,
     requests.DeleteTask: CANCEL,
@@ -87,6 +98,10 @@ def check_access(request: Request[object], caller: Caller) -> None:
     _check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:
         # A change of state ends a task, or takes it from the agent that works on it.
+        _check_action(CANCEL, caller)
+    send = inner.send if isinstance(inner, SendAndWait | SendAndFollow) else inner
+    if isinstance(send, SendMessage) and send.priority >= INTERRUPT_PRIORITY:
+        # It ends the turn that the agent is in, which may be another caller's.
         _check_action(CANCEL, caller)
     if isinstance(inner, RegisterAgent) and caller.agents is not None:
         # Under a name that it may use, the caller could register any address that the gateway's machine reaches.

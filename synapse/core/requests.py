@@ -575,6 +575,7 @@ class OnBehalfOf(Request[CommandResult]):
 HostCommand = (
     SendMessage
     | CancelTask
+    | ResolveTask
     | AnswerQuestion
     | ChangeTask
     | DeleteTask

@@ -285,9 +285,14 @@ def answer_noted(task: Task, at: datetime, answered: Mapping[str, str]) -> Metad
 
 def answer_of(task: Task) -> tuple[str, str]:
     """Returns the question that was answered last, and who answered it (see `answer_noted`); empty before."""
-    noted = task.metadata.get(_ANSWERED)
-    fields = cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
-    return _text(fields.get("question")), _text(fields.get("by"))
+    noted = _answered(task)
+    return _text(noted.get("question")), _text(noted.get("by"))
+
+
+def who_answered(task: Task, question_id: str) -> str:
+    """Returns who answered this question of the task; empty if it is not the one that was answered last."""
+    noted = _answered(task)
+    return _text(noted.get("by")) if noted.get("id") == question_id else ""
 
 
 def is_about_question(event: MetadataChanged) -> bool:
@@ -298,6 +303,11 @@ def is_about_question(event: MetadataChanged) -> bool:
 def recorded_question(task: Task) -> dict[str, Any]:
     """Returns the open question of `task` as it was recorded, with the time when it was asked."""
     return dict(task.metadata[_QUESTION])
+
+
+def _answered(task: Task) -> dict[str, Any]:
+    noted = task.metadata.get(_ANSWERED)
+    return cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
 
 
 def _own_keys(claims: Json) -> dict[str, Any]:

@@ -64,7 +64,7 @@ from synapse.tasks.rules import (
     visible_scope,
 )
 
-AboutTask = AnswerQuestion | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
+AboutTask = AnswerQuestion | ResolveTask | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
 """Commands about a task that only its running agent can carry out."""
 MAX_MISSES: Final = 5
 """How many rechecks in a row may find no agent for an awaited task: an agent that is restarted resumes its tasks."""
@@ -195,6 +195,9 @@ class GatewayTasks:
             done = await (await self._running(caller)).command(request, caller)
         return await self._load(done) if done.task_id else None
 
+    async def resolve(self, request: ResolveTask, caller: Caller) -> Task:
+        return await self._load(await self._command(request, caller))
+
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
         signed = replace(request, config=_with_key(request.config, caller))
         return _push_config(await self._command(signed, caller))
@@ -227,9 +230,6 @@ class GatewayTasks:
         raise unsupported("a gateway", request)
 
     async def reply(self, request: Reply, _caller: Caller) -> Replied:
-        raise unsupported("a gateway", request)
-
-    async def resolve(self, request: ResolveTask, _caller: Caller) -> Task:
         raise unsupported("a gateway", request)
 
     async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from synapse.core.caller import Caller
+from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import (
     InvalidRequest,
     MessageIdReused,
@@ -97,6 +97,16 @@ def deadline_of(request: SendMessage, default_seconds: float | None, clock: Cloc
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
         raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {seconds!r}")
     return deadline_after(seconds, clock)
+
+
+def may_approve(caller: Caller, *, agents: bool, keys: bool) -> bool:
+    """Decides whether the caller may make a decision of a person: a person may, and a key that says so explicitly.
+
+    `agents` and `keys` are what the settings say: whether agents may decide too, and whether keys may at all.
+    """
+    if caller.may_decide or agents:
+        return True
+    return keys and caller.actions is not None and APPROVE in caller.actions
 
 
 def require_updates(task: Task, after: int | None) -> None:
