@@ -21,7 +21,7 @@ from synapse import __version__
 from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
-from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
+from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
@@ -40,6 +40,7 @@ from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProces
 from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
+from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.tasks import GatewayTasks
@@ -72,7 +73,7 @@ SWEEP_SECONDS: Final = 2.0
 MAX_UNPROVEN: Final = 512
 """The limit of connections whose first request was not authenticated yet."""
 MAX_UNPROVEN_PER_ADDRESS: Final = 64
-_ACTIONS_OF_AGENTS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
+_ACTIONS_OF_AGENTS: Final = frozenset(ACTIONS) - {APPROVE, ATTACH, REGISTER}
 
 
 class Gateway:
@@ -108,6 +109,7 @@ class Gateway:
             gateways=self._gateways,
             sockets=self._sockets,
         )
+        self._pages = Pages()
         self._tickets = new_tickets()
         self._metrics = Metrics()
         self._streams = StreamLimit(plan.access.open_streams)
@@ -266,7 +268,7 @@ class Gateway:
         """Decides which paths need no credentials."""
         config = self._config
         discovery = is_discovery if config.public_discovery else None
-        return public_paths(discovery=discovery, metrics=config.public_metrics)
+        return public_paths(discovery=discovery, metrics=config.public_metrics, always=self._pages.paths)
 
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
         """Returns the HTTP server for the network, the one for this user's commands, and the gRPC server.
@@ -321,6 +323,8 @@ class Gateway:
         )
         grpc.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.auth.methods, self._me.endpoint))
+        # After it, because files are no part of the API that it describes.
+        dialects.append(self._pages.dialect())
         observed = ObservedService(self.service, "hub_websocket", self._metrics.count)
         hub_socket = HubSocket(
             observed, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire

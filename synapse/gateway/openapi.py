@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any, Final, cast
@@ -55,7 +55,7 @@ _DESCRIPTION: Final = """\
 Several dialects share the paths below `/agents/{agentId}/v1`: the version that a request names decides, else its body.
 A task has one id in all of them. Each path of A2A 1.0 also exists with a tenant in front, as
 `/agents/{agentId}/v1/{tenant}/message:send`; the tenant has no effect, because the path names the agent.
-gRPC has a port of its own, and the hub's WebSocket is at `/ws`."""
+gRPC has a port of its own, and the hub's WebSocket is at `/ws`. The dashboard for people is the page at `/`."""
 _QUOTED: Final = re.compile("`([^`]+)`")
 _STYLE: Final = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
@@ -180,10 +180,14 @@ def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: A
     return ours
 
 
-def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> Callable[[str], bool]:
-    """Returns the check which paths need no credentials: discovery with the documents, and the metrics."""
+def public_paths(
+    *, discovery: Callable[[str], bool] | None, metrics: bool, always: Collection[str] = ()
+) -> Callable[[str], bool]:
+    """Returns the check which paths need no credentials: discovery with the documents, the metrics, and `always`."""
 
     def is_public(path: str) -> bool:
+        if path in always:
+            return True
         if path == METRICS_PATH:
             return metrics
         return discovery is not None and (path in (OPENAPI_PATH, DOCS_PATH) or discovery(path))

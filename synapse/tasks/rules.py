@@ -106,7 +106,7 @@ def may_approve(caller: Caller, *, agents: bool, keys: bool) -> bool:
     """
     if caller.may_decide or agents:
         return True
-    return keys and caller.actions is not None and APPROVE in caller.actions
+    return keys and caller.is_granted(APPROVE)
 
 
 def require_updates(task: Task, after: int | None) -> None:
