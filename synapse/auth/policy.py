@@ -77,6 +77,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     # Requests over the WebSocket that the ticket opens are checked like all others.
     requests.IssueTicket: READ,
     requests.GetMetrics: READ,
+    requests.GetFigures: READ,
     requests.OnBehalfOf: NOT_HERE,
 }
 

@@ -99,6 +99,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "push_attempts": "attempts to deliver a push notification before giving up",
+    "search": "whether texts of tasks are indexed for `synapse tasks --search` and the dashboard",
     "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
 }
 _LONGEST_NAME: Final = 40
@@ -206,6 +207,7 @@ class Settings:
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
     push_attempts: int = 12
+    search: bool = True
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()
     """Where profiles come from; the first source that has a name wins. A project adds profiles but replaces none: after

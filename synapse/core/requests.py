@@ -366,6 +366,9 @@ class ListTasks(Request[TaskPage]):
     """Only tasks of the caller with this name."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
+    text: str = ""
+    """Only tasks in whose messages or answers these words occur. Words in quotes are a phrase, and the last word may be
+    the beginning of one."""
     limit: int = 50
     cursor: str = ""
 
@@ -551,6 +554,14 @@ class IssueTicket(Request[Ticket]):
 @dataclass(frozen=True, slots=True)
 class GetMetrics(Request[MetricsSnapshot]):
     """Reads the metrics of a gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetFigures(Request[Json]):
+    """Reads how many messages the agents got in the last hour or day, and how long they took; see `tasks.figures`."""
+
+    hours: int = 1
+    """1 or 24."""
 
 
 @dataclass(frozen=True, slots=True)

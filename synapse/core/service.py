@@ -177,6 +177,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
     requests.GetMetrics: "get_metrics",
+    requests.GetFigures: "get_figures",
 }
 """The name of the method that handles each request, on every class that handles it."""
 

@@ -20,12 +20,13 @@ from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, TooManyStreams, UnsupportedOperation
 from synapse.core.events import Update
 from synapse.core.extension import check_named
-from synapse.core.message import Message
+from synapse.core.message import Json, Message
 from synapse.core.requests import (
     ExternalAgent,
     FollowTask,
     ForAgent,
     GetAgent,
+    GetFigures,
     GetMessage,
     GetMetrics,
     IssueTicket,
@@ -55,6 +56,8 @@ NewTicket = Callable[[Caller], Ticket]
 """Issues a ticket for a caller; raises RateLimited."""
 CollectMetrics = Callable[[Caller], Awaitable[MetricsSnapshot]]
 """Returns the current metrics; raises Forbidden."""
+CollectFigures = Callable[[GetFigures, Caller], Awaitable[Json]]
+"""Returns the figures of the agents that the caller may see; raises InvalidField."""
 
 
 class Registration(Protocol):
@@ -72,7 +75,7 @@ class Registration(Protocol):
 class GatewayService:
     """Handler for all agents behind one address, and for the requests about the gateway itself."""
 
-    def __init__(  # noqa: PLR0913 - the collaborators of a gateway, three of them optional
+    def __init__(  # noqa: PLR0913 - the collaborators of a gateway, four of them optional
         self,
         directory: GatewayDirectory,
         tasks: GatewayTasks,
@@ -81,6 +84,7 @@ class GatewayService:
         *,
         new_ticket: NewTicket | None = None,
         collect_metrics: CollectMetrics | None = None,
+        collect_figures: CollectFigures | None = None,
         quotas: KeyQuotas | None = None,
     ) -> None:
         self._directory = directory
@@ -89,6 +93,7 @@ class GatewayService:
         self._describe = describe
         self._new_ticket = new_ticket
         self._collect_metrics = collect_metrics
+        self._collect_figures = collect_figures
         self._quotas = quotas
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
@@ -145,6 +150,11 @@ class GatewayService:
         if self._collect_metrics is None:
             raise UnsupportedOperation("this gateway collects no metrics")
         return await self._collect_metrics(caller)
+
+    async def get_figures(self, request: GetFigures, caller: Caller) -> Json:
+        if self._collect_figures is None:
+            raise UnsupportedOperation("this gateway collects no figures")
+        return await self._collect_figures(request, caller)
 
     async def _charge_quota(self, request: Request[object], caller: Caller) -> None:
         """Raises QuotaExceeded for a new message that does not fit; a repeated message is stored already."""

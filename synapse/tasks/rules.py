@@ -45,6 +45,7 @@ def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
         updated_after=request.updated_after,
         metadata={**request.metadata, **(sent_by(request.user) if request.user else {})},
         expired=request.expired,
+        text=request.text.strip(),
         limit=request.limit,
         cursor=request.cursor,
     )
