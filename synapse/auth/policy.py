@@ -26,6 +26,8 @@ from synapse.core.requests import (
     ChangeTask,
     ForAgent,
     GetAgent,
+    GetAgentOverview,
+    MarkSeen,
     RegisterAgent,
     RemoveAgent,
     Request,
@@ -78,6 +80,11 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.IssueTicket: READ,
     requests.GetMetrics: READ,
     requests.GetFigures: READ,
+    requests.GetOverview: READ,
+    requests.WatchOverview: READ,
+    requests.GetAgentOverview: READ,
+    requests.MarkSeen: READ,
+    requests.GetTimeline: READ,
     requests.OnBehalfOf: NOT_HERE,
 }
 
@@ -95,7 +102,7 @@ def check_access(request: Request[object], caller: Caller) -> None:
     while isinstance(inner, ForAgent):
         _check_agent(inner.agent, caller)
         inner = inner.request
-    if isinstance(inner, GetAgent | RemoveAgent):
+    if isinstance(inner, GetAgent | RemoveAgent | GetAgentOverview | MarkSeen):
         _check_agent(inner.agent, caller)
     check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:

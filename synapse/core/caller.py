@@ -57,6 +57,8 @@ class Caller:
     """The name of the API key or the subject of the token, for logs and `userId`."""
     key_id: str = ""
     """The API key that authenticated the caller; empty for other ways."""
+    session_id: str = ""
+    """The browser's session that authenticated the caller; empty for other ways."""
     holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
     """Decides whether the credentials are still valid: keys are revoked and tokens expire while streams run."""
 

@@ -1,4 +1,4 @@
-"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub, supervisor and MCP.
+"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub, supervisor, dashboard and MCP.
 
 Hosts and gateways lay out their routes from these tables at start, and load the dialects themselves with the first
 request. Therefore this module imports nothing of them.
@@ -14,6 +14,7 @@ A2A_V0_3: Final = "a2a_v0_3"
 HUB: Final = "hub"
 SUPERVISOR: Final = "supervisor"
 MCP: Final = "mcp"
+DASHBOARD: Final = "dashboard"
 
 MEDIA_TYPE: Final = b"application/a2a+json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -117,6 +118,26 @@ HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "delete_task": ("DELETE", "/tasks/{taskId}"),
     # An addition to the document: browsers cannot set headers in a WebSocket's handshake.
     "issue_ticket": ("POST", f"{WEBSOCKET_PATH}/ticket"),
+}
+
+DASHBOARD_PATH: Final = "/dashboard"
+
+DASHBOARD_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "overview": ("GET", f"{DASHBOARD_PATH}/overview"),
+    "events": ("GET", f"{DASHBOARD_PATH}/events"),
+    "agent": ("GET", f"{DASHBOARD_PATH}/agents/{{agentId}}"),
+    "send": ("POST", f"{DASHBOARD_PATH}/agents/{{agentId}}/messages"),
+    "answer_agent": ("POST", f"{DASHBOARD_PATH}/agents/{{agentId}}/answer"),
+    "seen": ("POST", f"{DASHBOARD_PATH}/agents/{{agentId}}/seen"),
+    "tasks": ("GET", f"{DASHBOARD_PATH}/tasks"),
+    "task": ("GET", f"{DASHBOARD_PATH}/tasks/{{taskId}}"),
+    "timeline": ("GET", f"{DASHBOARD_PATH}/tasks/{{taskId}}/timeline"),
+    "task_events": ("GET", f"{DASHBOARD_PATH}/tasks/{{taskId}}/events"),
+    "file": ("GET", f"{DASHBOARD_PATH}/tasks/{{taskId}}/files/{{number}}"),
+    "answer": ("POST", f"{DASHBOARD_PATH}/tasks/{{taskId}}/answer"),
+    "cancel": ("POST", f"{DASHBOARD_PATH}/tasks/{{taskId}}/cancel"),
+    "resolve": ("POST", f"{DASHBOARD_PATH}/tasks/{{taskId}}/resolve"),
+    "figures": ("GET", f"{DASHBOARD_PATH}/figures"),
 }
 
 # Below the address of one agent, which names it.
