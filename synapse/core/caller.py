@@ -75,6 +75,11 @@ class Caller:
         return self.sees_all or scope == self.scope
 
     @property
+    def limited_as(self) -> str:
+        """Names those whose requests and streams are limited together: one key, one subject, one session."""
+        return f"{self.scope} {self.name} {self.session_id}"
+
+    @property
     def is_anonymous(self) -> bool:
         """The caller brought no credentials."""
         return self.scope == ANONYMOUS_SCOPE

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from synapse import __version__
 from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
+from synapse.auth.sessions import SessionAuthenticator, SessionFile, cookie_name, session_idle
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
@@ -27,12 +28,13 @@ from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
 from synapse.dialects.dashboard.routes import dashboard_dialect
+from synapse.dialects.dialect import Dialect
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
 from synapse.drivers.scripted.script import read_script
 from synapse.gateway.autostart import AgentAutostart
 from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
-from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses
+from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, page_url
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
 from synapse.gateway.grpc import GatewayGrpc
@@ -45,6 +47,7 @@ from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
+from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
 from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
@@ -113,6 +116,9 @@ class Gateway:
         )
         self._pages = Pages()
         self._tickets = new_tickets()
+        self._sessions = SessionFile(plan.settings.home, self._clock)
+        # Reads the file now, as that of the keys: a damaged one must stop the start.
+        self._sessions.all()
         self._metrics = Metrics()
         self._streams = StreamLimit(plan.access.open_streams)
         self.auth = build_gateway_auth(
@@ -123,6 +129,7 @@ class Gateway:
             ),
             clock=self._clock,
             tickets=self._tickets,
+            sessions=SessionAuthenticator(self._sessions, cookie_name(self._me.port)),
             is_public=self._is_public,
         )
         self.service = self._new_service()
@@ -323,6 +330,7 @@ class Gateway:
                 self.directory.name_of, self.auth.count, self._streams.acquire, most_wait=self._config.mcp_wait
             ),
             dashboard_dialect(self.directory.name_of),
+            self._session_dialect(),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,
         )
@@ -345,6 +353,17 @@ class Gateway:
         )
         probed = ProbedApp(app, self._store.last_seq, self._clock.monotonic)
         return CorsApp(probed, self._plan.access.origins) if self._plan.access.origins else probed
+
+    def _session_dialect(self) -> Dialect:
+        pages = SessionPages(
+            self._sessions,
+            self._clock,
+            url=page_url(self._config, self._me.endpoint, self._me.port),
+            cookie=cookie_name(self._me.port),
+            idle=session_idle(self._settings.session_hours),
+            refuse_link=self.auth.refuse_link,
+        )
+        return pages.dialect()
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Returns the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""

@@ -29,9 +29,10 @@ from synapse.dialects.a2a_v1 import decode as a2a_1_0
 from synapse.dialects.dialect import AnyRoute, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.hub import parts as hub
 from synapse.dialects.hub.encode import encode_error
-from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, MCP, SUPERVISOR, TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, DASHBOARD, HUB, MCP, SUPERVISOR, TENANT
 from synapse.dialects.supervisor import decode as supervisor
 from synapse.gateway.metrics import MEDIA_TYPE, Metrics
+from synapse.gateway.sessions import LinkShape, SessionShape
 from synapse.server.middleware import HEALTH_PATH, READY_PATH
 from synapse.server.routing import METHODS_WITH_BODY
 
@@ -106,6 +107,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "DELETE /tasks/{}": "Cancel a running task, and remove it from all lists.",
     "POST /ws/ticket": "Issue a ticket for one WebSocket connection at `/ws`; for browsers.",
     "POST /mcp": "Send a message of MCP: list the tools, or call one. A call that waits may answer with a stream.",
+    "POST /dashboard/links": "Make a one-time link to the dashboard; for a person, on the gateway's Unix socket.",
+    "POST /dashboard/session": "Open a browser's session with the code of a link.",
+    "GET /dashboard/session": "Get the session of this request.",
+    "DELETE /dashboard/session": "End the session of this request.",
     "GET /status": "Get the gateway's id, address and state.",
     "GET /metrics": "Get the metrics, for Prometheus.",
     "GET /openapi.json": "Get this document.",
@@ -127,6 +132,7 @@ DIALECTS: Final[Mapping[str, str]] = {
     "jsonrpc": "A2A 1.0 and 0.3 as JSON-RPC 2.0.",
     HUB: "The hub: all agents and tasks under one API.",
     MCP: "The Model Context Protocol over Streamable HTTP: tools for models.",
+    DASHBOARD: "What the page at `/` asks, with a browser's session; also for callers with a key.",
     "discovery": "The list of agents, their cards, and external agents.",
     "gateway_status": "The gateway itself.",
     OPERATIONS: "For operators of the gateway.",
@@ -147,6 +153,8 @@ SHAPES: Final[Mapping[tuple[str, str], Any]] = {
     (HUB, "POST /agents/{}/messages"): hub.MessageShape,
     (HUB, "GET /tasks"): hub.ListShape,
     (HUB, "PUT /tasks/{}"): hub.ChangeShape,
+    (DASHBOARD, "POST /dashboard/links"): LinkShape,
+    (DASHBOARD, "POST /dashboard/session"): SessionShape,
 }
 """The shape of each body; for a GET, the shape of its query."""
 

@@ -34,7 +34,6 @@ from synapse.core.errors import (
     RegistryFailed,
     SynapseError,
     TaskNotFound,
-    Unauthenticated,
 )
 from synapse.core.events import TaskHidden, Update
 from synapse.core.json_text import object_in, objects_in
@@ -270,7 +269,6 @@ class Overviews:
         self._tail = tail
         self._clock = clock
         self._ping_seconds = ping_seconds
-        self._viewers: set[_Viewer] = set()
 
     async def get(self, caller: Caller) -> Overview:
         """Returns the rows of all agents that the caller may use."""
@@ -299,15 +297,10 @@ class Overviews:
             raise AgentNotFound(agent)
         await self._follower.mark_seen(found.entry, until)
 
-    def recheck(self) -> None:
-        """Lets every stream check whether its caller's credentials are still valid."""
-        for viewer in self._viewers:
-            viewer.woken.set()
-
     async def watch(self, after: int | None, caller: Caller) -> AsyncGenerator[OverviewUpdate, None]:
         """Yields the overview, then each changed row and each event of a task after the seq `after`.
 
-        Raises StoreFailed, and Unauthenticated when the caller's credentials are no longer valid.
+        Raises StoreFailed.
         """
         viewer = _Viewer(self._ping_seconds)
         with hide_store_details():
@@ -317,7 +310,6 @@ class Overviews:
             # The tail runs before the log is read, and rows are listened to before they are shown: nothing is missed.
             async with self._follower.following(), self._tail.running():
                 stop_listening = self._follower.listen(viewer.note)
-                self._viewers.add(viewer)
                 reading = asyncio.create_task(self._read_log(viewer))
                 try:
                     yield await self._overview(viewer.cursor, caller)
@@ -327,14 +319,13 @@ class Overviews:
                         async for change in changes:
                             yield change
                 finally:
-                    self._viewers.discard(viewer)
                     stop_listening()
                     reading.cancel()
                     await asyncio.wait({reading})
 
     async def _changes(self, viewer: _Viewer, caller: Caller) -> AsyncGenerator[OverviewUpdate, None]:
         while True:
-            viewer.check(caller)
+            viewer.check()
             for name in viewer.take_changed():
                 if may_use(caller, name):
                     yield await self._row_change(name, caller)
@@ -452,7 +443,7 @@ class _Viewer:
     def __init__(self, ping_seconds: float) -> None:
         self.cursor = 0
         """The seq of the last event that was sent, or need not be."""
-        self.woken = asyncio.Event()
+        self._woken = asyncio.Event()
         self._changed: dict[str, None] = {}
         self._updates: asyncio.Queue[Update | EventsMissed] = asyncio.Queue(_QUEUED_UPDATES)
         self._failure: SynapseError | None = None
@@ -463,24 +454,22 @@ class _Viewer:
     def note(self, name: str) -> None:
         """Notes that the row of an agent has changed."""
         self._changed[name] = None
-        self.woken.set()
+        self._woken.set()
 
     async def put(self, update: Update | EventsMissed) -> None:
         """Adds what was read from the log; waits while the reader is behind."""
         await self._updates.put(update)
-        self.woken.set()
+        self._woken.set()
 
     def fail(self, error: SynapseError) -> None:
         """Ends the stream with an error: the log cannot be read."""
         self._failure = error
-        self.woken.set()
+        self._woken.set()
 
-    def check(self, caller: Caller) -> None:
+    def check(self) -> None:
         """Raises the error that ends the stream, if there is one."""
         if self._failure is not None:
             raise self._failure
-        if not caller.holds():
-            raise Unauthenticated("the credentials of this stream are no longer valid")
 
     def take_changed(self) -> list[str]:
         changed, self._changed = list(self._changed), {}
@@ -499,9 +488,9 @@ class _Viewer:
 
     async def wait(self) -> None:
         """Waits until there is something to send or to check."""
-        self.woken.clear()
+        self._woken.clear()
         if self._changed or not self._updates.empty():
             return
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._ping_at):
-                await self.woken.wait()
+                await self._woken.wait()

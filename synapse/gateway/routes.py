@@ -3,8 +3,8 @@
     /agents/{agentId}/v1/…            supervisor, A2A 1.0 and 0.3, as REST
     POST /agents/{agentId}/v1         JSON-RPC of both versions of A2A; also at /agents/{agentId}, where 0.3 has it
     /agents, /tasks, /messages        the hub
-    /dashboard/…                      the API of a person's page
     POST /mcp                         the tools for clients of MCP; see `gateway.mcp`
+    /dashboard/…                      what the gateway's own page asks; its sessions: see `gateway.sessions`
     cards, the list of agents and registration; see `gateway.cards`
 
 On the shared paths:
@@ -43,7 +43,7 @@ from synapse.dialects.dialect import (
     mounted,
 )
 from synapse.dialects.negotiation import ExtensionsOf, address_with_extensions, asked_dialect, spoken_dialect
-from synapse.dialects.paths import A2A_V0_3, A2A_V1, DASHBOARD, DASHBOARD_PATH, HUB, MCP, MCP_PATH, SUPERVISOR, TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, DASHBOARD, DASHBOARD_PATHS, HUB, MCP, MCP_PATH, SUPERVISOR, TENANT
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.gateway.cards import DISCOVERY, LIST_PATH, GatewayCards, discovery_dialect
 from synapse.server.jsonrpc import JSONRPC, rpc_dialect
@@ -121,7 +121,7 @@ def _owner(path: str) -> str:
     """Returns the dialect that has the path for itself, so that errors there are its own too; empty if none has."""
     if path == MCP_PATH:
         return MCP
-    return DASHBOARD if f"{path}/".startswith(f"{DASHBOARD_PATH}/") else ""
+    return DASHBOARD if f"{path}/".startswith(DASHBOARD_PATHS) else ""
 
 
 def _is_of_supervisor(path: str) -> bool:

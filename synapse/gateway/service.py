@@ -134,8 +134,6 @@ class GatewayService:
         """Ends streams and waits that no event would end. Called every few seconds."""
         await self._directory.refresh()
         self._tasks.recheck()
-        if self._overviews is not None:
-            self._overviews.recheck()
 
     async def list_agents(self, _request: ListAgents, caller: Caller) -> tuple[ListedAgent, ...]:
         agents = [agent for agent in self._directory.agents() if may_use(caller, agent.name)]
@@ -225,7 +223,7 @@ class StreamLimit:
 
     def acquire(self, caller: Caller) -> StreamSlot:
         """Returns a slot, which the caller releases when the stream is over. Raises TooManyStreams."""
-        key = f"{caller.scope} {caller.name}"
+        key = caller.limited_as
         if self._most and self._open[key] >= self._most:
             raise TooManyStreams(self._most)
         self._open[key] += 1
