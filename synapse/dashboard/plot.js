@@ -73,7 +73,7 @@ export function barsOverTime({ values, from, stepSeconds, width, height, label }
   const start = Date.parse(from);
   for (const at of clockTicks(start, values.length * stepSeconds, width)) {
     const place = LEFT + ((right - LEFT) * (at - start)) / (values.length * stepSeconds * 1000);
-    picture.append(line("plot-grid", place, bottom, place, bottom + 4), text("plot-tick", place, height - 6, hourOf(at), "middle"));
+    picture.append(line("plot-grid", place, bottom, place, bottom + 4), text("plot-tick", Math.min(place, width - 16), height - 6, hourOf(at), "middle"));
   }
   const space = values.length > 90 ? 0 : 1;
   values.forEach((value, index) => {

@@ -128,5 +128,5 @@ export function progressWords(row) {
   const { last, failure } = progress(row);
   if (!last) return taskState(row).word;
   if (isInDoubt(row)) return "in doubt: typed, and no proof that the agent took it";
-  return failure && row.reason ? `${stepWord(last.step)}: ${row.reason.replaceAll("_", " ")}` : stepWord(last.step);
+  return failure && row.reason && row.reason !== failure ? `${stepWord(last.step)}: ${row.reason.replaceAll("_", " ")}` : stepWord(last.step);
 }

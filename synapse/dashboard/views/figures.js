@@ -8,7 +8,11 @@ import { count, duration, timeOfDay } from "../format.js";
 import { amountPerRow, barsOverTime, sparkline, timesPerRow } from "../plot.js";
 
 const REFRESH = 15_000;
-const MOST_ROWS = 12;
+const MOST_ROWS = 8;
+const LEAST_HEIGHT = 200;
+const ROW = 26;
+const GAP = 16;
+const FRAME = 34; // the border and padding of a card
 const SPANS = [[1, "Last hour"], [24, "Last day"]];
 
 export const view = {
@@ -75,18 +79,21 @@ class Figures {
     fill(this.#asOf, `as of ${timeOfDay(figures.to)}`);
     if (!figures.agents.length) return fill(this.#body, ...emptyState(this.#hours));
     const columns = this.#body.clientWidth >= 900 ? 3 : this.#body.clientWidth >= 620 ? 2 : 1;
-    const width = Math.max(260, Math.floor((this.#body.clientWidth - (columns - 1) * 16) / columns) - 34);
-    fill(this.#body, h("div", { class: "figures-plots" }, ...plotsOf(figures, this.#hours, width)), tableOf(figures));
+    const width = Math.max(240, Math.floor((this.#body.clientWidth - (columns - 1) * GAP) / columns) - FRAME);
+    const wide = columns === 2 ? this.#body.clientWidth - FRAME : width;
+    fill(this.#body,
+      h("div", { class: "figures-plots", "data-columns": columns, style: { "--columns": columns } }, ...plotsOf(figures, this.#hours, width, wide)),
+      tableOf(figures));
   }
 }
 
 function emptyState(hours) {
   return [h("div", { class: "empty" },
-    h("p", {}, `No messages in the last ${hours === 1 ? "hour" : "day"}.`),
+    h("h2", {}, `No messages in the last ${hours === 1 ? "hour" : "day"}.`),
     h("p", { class: "muted" }, "Send one, and its way to the answer is measured here."))];
 }
 
-function plotsOf(figures, hours, width) {
+function plotsOf(figures, hours, width, wide) {
   const { total, step_seconds: step } = figures;
   const perMinute = total.messages.map((number) => (number * 60) / step);
   const sum = total.messages.reduce((one, other) => one + other, 0);
@@ -98,7 +105,8 @@ function plotsOf(figures, hours, width) {
   return [
     card("Messages per minute", `${count(sum)} in the last ${span}`,
       barsOverTime({
-        values: perMinute, from: figures.from, stepSeconds: step, width, height: 200,
+        values: perMinute, from: figures.from, stepSeconds: step, width: wide,
+        height: wide === width ? Math.max(LEAST_HEIGHT, times.length * ROW + 64) : LEAST_HEIGHT,
         label: `Messages per minute: ${count(sum)} in the last ${span}, at most ${count(Number(Math.max(0, ...perMinute).toFixed(1)))} per minute`,
       })),
     card("Time to submitted and to answered", `median ${duration(total.submitted_p50)} and ${duration(total.answered_p50)}`,

@@ -18,6 +18,7 @@ const WIDEST_LANE = 340;
 const ROW = 40;
 const LINE = 30; // where the arrow lies in its row; the text stands above it
 const NEAR_END = 48;
+const LEAST_LABEL = 120; // a label with less room in sight is replaced by the names and the text
 
 export const view = {
   name: "flow",
@@ -35,6 +36,7 @@ class Flow {
   #older = "";
   #isFollowing = true;
   #unseen = 0;
+  #placedAt = 0;
   #frame = 0;
   #ends = [];
   #abort = new AbortController();
@@ -137,7 +139,8 @@ class Flow {
     this.#frame = 0;
     const { lanes, rows } = layout([...this.#tasks.values()], this.#context.live.rows);
     const room = this.#scroller.clientWidth - TIME_WIDTH;
-    const width = Math.round(Math.min(WIDEST_LANE, Math.max(NARROWEST_LANE, room / lanes.length)));
+    // Even, so that the middle of a lane is a whole pixel.
+    const width = 2 * Math.floor(Math.min(WIDEST_LANE, Math.max(NARROWEST_LANE, room / lanes.length)) / 2);
     this.#canvas.style.setProperty("--lane", `${width}px`);
     this.#canvas.style.setProperty("--lanes", String(lanes.length));
     this.#drawLanes(lanes);
@@ -147,8 +150,16 @@ class Flow {
     this.#scroller.hidden = rows.length === 0;
     this.#empty.hidden = rows.length > 0;
     if (rows.length === 0) fill(this.#empty, ...emptyState());
+    this.#placeLabels();
     if (this.#isFollowing) this.#scroller.scrollTop = this.#scroller.scrollHeight;
     this.#showNewest();
+  }
+
+  /** Keeps every text in sight, however far the lanes are scrolled sideways. */
+  #placeLabels() {
+    const { scrollLeft, clientWidth } = this.#scroller;
+    this.#placedAt = scrollLeft;
+    for (const element of this.#list.children) placeLabel(element, scrollLeft, scrollLeft + clientWidth - TIME_WIDTH);
   }
 
   #drawLanes(lanes) {
@@ -167,7 +178,8 @@ class Flow {
   }
 
   #onScroll() {
-    const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
+    const { scrollHeight, scrollTop, scrollLeft, clientHeight } = this.#scroller;
+    if (scrollLeft !== this.#placedAt) this.#placeLabels();
     this.#isFollowing = scrollHeight - scrollTop - clientHeight < NEAR_END;
     if (this.#isFollowing) this.#unseen = 0;
     this.#hideCard();
@@ -219,7 +231,7 @@ function legend() {
 
 function emptyState() {
   return [
-    h("p", {}, "Nobody has sent a message yet."),
+    h("h2", {}, "Nobody has sent a message yet."),
     h("p", { class: "muted" }, "Messages between people and agents appear here as arrows, while they travel."),
     h("pre", {}, 'synapse send claude "Which tests are slow?"'),
   ];
@@ -240,6 +252,7 @@ function updateRow(element, row, shape) {
   ]);
   if (element.signature === signature) return;
   element.signature = signature;
+  element.place = "";
   const picture = svg("svg", {
     class: "flow-arrow", width: shape.lanes.length * shape.width, height: ROW, "aria-hidden": "true", focusable: "false",
   }, ...row.bars.map((bar) => barOf(bar, shape)));
@@ -248,6 +261,39 @@ function updateRow(element, row, shape) {
   const look = lookOf(row);
   picture.append(arrowOf(row, shape, look));
   fill(element, picture, linkOf(row, shape, look));
+}
+
+/** Puts the text of a row where its arrow is in sight; a row whose arrow is not shows names and text instead. */
+function placeLabel(element, left, right) {
+  const { row, shape } = element;
+  if (!row.task) return;
+  const [first, last] = reachOf(row, shape);
+  const start = Math.max(first, left + 12);
+  const end = Math.min(last, right - 12);
+  const isOut = end - start < Math.min(LEAST_LABEL, last - first);
+  const place = isOut ? "out" : `${start} ${end}`;
+  if (element.place === place) return;
+  element.place = place;
+  element.classList.toggle("flow-out", isOut);
+  const label = element.querySelector(".flow-label");
+  label.style.left = isOut ? "" : `${start}px`;
+  label.style.width = isOut ? "" : `${end - start}px`;
+  const far = label.querySelector(".flow-far");
+  const [before, after] = [first < left && !isOut, last > right && !isOut];
+  far.className = `flow-far${before ? " before" : after ? " after" : ""}`;
+  far.textContent = before || after ? nameAt(row, shape, before) : "";
+}
+
+/** Returns where the text of a row may stand: beside its loop, or above its arrow. */
+function reachOf({ from, to }, { width }) {
+  if (from === to) return [(from + 0.5) * width + 32, (from + 1.4) * width];
+  return [(Math.min(from, to) + 0.5) * width + 12, (Math.max(from, to) + 0.5) * width - 12];
+}
+
+/** Returns the name at the left or the right end of an arrow. */
+function nameAt(row, shape, isLeft) {
+  const [sender, receiver] = namesOf(row, shape);
+  return (row.from < row.to) === isLeft ? sender : receiver;
 }
 
 /** Returns how a message or an answer is drawn: its colour, dots, words, and whether its arrow is dashed. */
@@ -308,20 +354,19 @@ function headOf(x, way, kind) {
 function linkOf(row, shape, look) {
   const { from, to, task, at, kind } = row;
   const [sender, receiver] = namesOf(row, shape);
-  const near = Math.min(from, to);
-  const left = (near + 0.5) * shape.width + 12 + (from === to ? 20 : 0);
-  const span = from === to ? shape.width * 0.9 : Math.abs(from - to) * shape.width;
   const isLeftwards = to < from;
   const words = `${timeOfDay(at)}, ${sender} ${kind === "answer" ? "answers" : "to"} ${receiver}: ${look.text} — ${look.words}`;
-  const prefix = kind === "message" && from === 0 && task.from && task.from !== "user" ? `${task.from}: ` : "";
+  const isOutside = kind === "message" && from === 0 && task.from && task.from !== "user";
+  const prefix = isOutside ? [...reveal(task.from), ": "] : kind === "answer" ? ["↳ "] : [];
   return h(
     "a", { class: "flow-link", href: `#/tasks/${encodeURIComponent(task.id)}`, "data-item": true, "aria-label": words },
     h("time", { class: "flow-time", datetime: at }, timeOfDay(at)),
-    h("span", { class: "flow-brief" }, h("bdi", {}, ...reveal(sender)), kind === "answer" ? " ⇠ " : " → ", h("bdi", {}, ...reveal(receiver))),
+    h("span", { class: "flow-brief" }, h("bdi", {}, ...reveal(sender)), " → ", h("bdi", {}, ...reveal(receiver))),
     h(
-      "span", { class: `flow-label${isLeftwards ? " leftwards" : ""}`, style: { left: `${left}px`, width: `${span - 24}px` } },
-      h("bdi", { class: "flow-text", dir: "auto" }, prefix, ...reveal(look.text)),
+      "span", { class: `flow-label${isLeftwards ? " leftwards" : ""}` },
+      h("bdi", { class: "flow-text", dir: "auto" }, ...prefix, ...reveal(look.text)),
       look.dots ? h("span", { class: "flow-dots", "data-state": look.state }, look.dots) : null,
+      h("span", { class: "flow-far" }),
     ),
   );
 }

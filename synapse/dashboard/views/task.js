@@ -22,6 +22,7 @@ const SOURCES = { screen: "as the screen shows it", transcript: "from the agent'
 export const view = {
   name: "task",
   title: "Task",
+  wide: true,
   mount(root, context, params) {
     const task = new TaskView(root, context, params.id);
     return { unmount: () => task.stop() };
@@ -124,7 +125,7 @@ class TaskView {
 
   #refused(error) {
     fill(this.#head, h("div", { class: "empty" },
-      h("p", {}, error.status === 404 ? "There is no such task." : error.message),
+      h("h2", {}, error.status === 404 ? "There is no such task." : error.message),
       error.hint ? h("p", { class: "muted" }, error.hint) : null,
       h("p", {}, h("a", { href: "#/tasks" }, "All tasks"))));
     for (const part of [this.#steps, this.#needs, this.#talk, this.#timeline, this.#facts]) fill(part);
@@ -252,7 +253,8 @@ function stepsOf(row) {
     return h("li", { class: receipt ? "reached" : "ahead", "data-state": isDoubt ? "in_doubt" : state },
       h("span", { class: "task-step-mark", "aria-hidden": "true" }, isDoubt ? "!" : step === failure ? "×" : receipt ? "●" : "○"),
       h("span", { class: "task-step-word" }, stepWord(step)),
-      receipt ? h("span", { class: "task-step-when" }, timeOfDay(receipt.at), receipt.source ? ` · ${receipt.source}` : "") : h("span", { class: "sr-only" }, "not yet"));
+      receipt ? h("span", { class: "task-step-when" }, timeOfDay(receipt.at),
+        receipt.source ? [h("span", { class: "task-step-dot" }, " · "), h("span", { class: "task-step-source" }, receipt.source)] : null) : h("span", { class: "sr-only" }, "not yet"));
   });
 }
 

@@ -248,12 +248,12 @@ function emptyState(query) {
   if (FILTERS.some((name) => query[name])) {
     const what = query.search ? [`Nothing found for “`, ...reveal(query.search), `”.`] : ["No task matches these filters."];
     return [
-      h("p", {}, ...what),
+      h("h2", {}, ...what),
       h("p", { class: "muted" }, "A search finds whole words and their beginnings, in messages and in answers."),
     ];
   }
   return [
-    h("p", {}, "No tasks yet."),
+    h("h2", {}, "No tasks yet."),
     h("p", { class: "muted" }, "Every message to an agent becomes a task, and stays here with its answer."),
     h("pre", {}, 'synapse send claude "Which tests are slow?"'),
   ];
