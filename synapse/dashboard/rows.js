@@ -35,15 +35,6 @@ export function stateLabel(row) {
 }
 
 /**
- * Returns the folder with the home directory as `~`, as shells show it.
- *
- * @param {string} folder
- */
-export function shortFolder(folder) {
-  return folder.replace(/^\/(?:home|Users)\/[^/]+(?=\/|$)|^\/root(?=\/|$)/, "~");
-}
-
-/**
  * Returns the parts of an agent's row: mark, name, state and since, the line of why, the queue.
  *
  * @param {object} row
@@ -68,7 +59,7 @@ export function needsOf(rows) {
 }
 
 /**
- * Returns what a receipt step, a state or a kind of need has as its state colour.
+ * Returns the state that a need of this kind puts its agent into.
  *
  * @param {string} kind
  */
