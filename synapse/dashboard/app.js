@@ -125,7 +125,7 @@ function openPage(session) {
   };
   const setTitle = () => {
     const count = known?.size ? `(${known.size}) ` : "";
-    document.title = `${count}${shown.title ?? "Synapse"} · Synapse`;
+    document.title = count + (shown.title ? `${shown.title} · Synapse` : "Synapse");
   };
 
   live.on("rows", onRows);

@@ -117,10 +117,8 @@ export function showHelp(signOut) {
 }
 
 function showDialog(dialog, onClose) {
-  const before = document.activeElement;
   dialog.addEventListener("close", () => {
     dialog.remove();
-    if (before?.isConnected) before.focus();
     onClose();
   });
   document.body.append(dialog);

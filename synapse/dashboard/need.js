@@ -12,7 +12,7 @@ import { mark, stateOfNeed, word } from "./rows.js";
 const KINDS = { in_doubt: "a message in doubt", held: "messages are held", failed: "a failure", done: "an answer" };
 
 const DOUBTS = [
-  ["delivered", "It arrived", "The agent has the message, or works on it. Nothing is typed again; its answer is waited for."],
+  ["delivered", "It arrived", "The agent has the message, or works on it. Nothing is typed again, and Synapse waits for the answer."],
   ["retry", "Type it again", "Only if you see on its screen that the message is not there: otherwise it gets it twice."],
   ["fail", "Give it up", "The task fails, and its sender is told so. Nothing is typed."],
 ];
@@ -22,11 +22,12 @@ const DOUBTS = [
  *
  * @param {object} need
  * @param {object} context see app.js
+ * @param {{atAgent?: boolean}} [options] `atAgent`: the card stands on the page of its agent
  * @returns {{element: HTMLElement, allow: (() => void)|null, deny: (() => void)|null, settled: boolean,
  *   end: (text: string) => void}} `settled` once it was settled from this card; `end` turns the card into a line that
  *   says how the need was settled elsewhere
  */
-export function needCard(need, context) {
+export function needCard(need, context, { atAgent = false } = {}) {
   const { api, live } = context;
   const state = stateOfNeed(need.kind);
   const where = `/dashboard/${need.task_id ? "tasks" : "agents"}/${encodeURIComponent(need.task_id ?? need.agent)}`;
@@ -85,12 +86,13 @@ export function needCard(need, context) {
     optionsOf(need, can, answerButton),
     can.has("text") && need.question_id ? textAnswer(need, where, settle, context) : null,
     can.has("resolve") ? doubtOf(need, settle, context) : null,
-    endingsOf(need, can, settle, context),
-    need.next ? h("p", { class: "in-terminal" }, "In a terminal: ", h("code", {}, need.next)) : null);
+    can.has("seen") ? h("div", { class: "actions verdict" }, seenButton(need, settle, context)) : null,
+    footOf(need, can, settle, context));
   const head = h("div", { class: "need-head" }, mark(state), h("strong", {}, need.name),
     h("span", { class: "state", "data-state": state }, word(state)),
-    h("span", { class: "muted" }, KINDS[need.kind] ?? word(need.kind)), h("span", { class: "muted" }, ago(need.asked_at)),
-    h("a", { class: "button quiet end", href: `#/agents/${encodeURIComponent(need.agent)}` }, can.has("attach") ? "Open terminal" : "Open agent"));
+    h("span", { class: "state" }, ago(need.asked_at)),
+    h("span", { class: "muted" }, [KINDS[need.kind] ?? word(need.kind), need.source && `known from its ${need.source}`].filter(Boolean).join(", ")),
+    atAgent ? null : h("a", { class: "button quiet end", href: `#/agents/${encodeURIComponent(need.agent)}` }, can.has("attach") ? "Open terminal" : "Open agent"));
   element.append(head, subject);
   const card = { element, allow: press(allow), deny: press(deny), settled: false, end };
   return card;
@@ -112,7 +114,7 @@ function detailOf(need) {
   const isDiff = /^@@ |^[+-]{3} /m.test(need.detail);
   if (!isDiff) return h("pre", { class: "command" }, reveal(need.detail));
   return h("pre", { class: "command" }, need.detail.split("\n").map((line) => {
-    const change = line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+    const change = /^(\+\+\+|---) /.test(line) ? "" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
     return change ? h("span", { class: change }, reveal(line)) : [...reveal(line), "\n"];
   }));
 }
@@ -120,8 +122,8 @@ function detailOf(need) {
 function oddWarning(need) {
   const count = oddities(`${need.title}\n${need.detail}`);
   if (count === 0) return null;
-  const what = count === 1 ? "One character is" : `${count} characters are`;
-  return h("p", { class: "warning", role: "note" }, `${what} invisible, or imitates another one. They are marked.`);
+  const what = count === 1 ? "One character is invisible or imitates another; it is marked." : `${count} characters are invisible or imitate others; they are marked.`;
+  return h("p", { class: "warning", role: "note" }, what);
 }
 
 function factsOf(need, live) {
@@ -133,7 +135,6 @@ function factsOf(need, live) {
     facts.push([asked, [h("a", { href: `#/tasks/${encodeURIComponent(need.task_id)}` }, "task ", h("code", {}, need.task_id.slice(0, 8))),
       need.from ? ` from ${need.from}` : null, text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null]]);
   } else if (need.question_id) facts.push(["asked by", `${need.name} itself, for no task`]);
-  if (need.source) facts.push(["known from", need.source]);
   return facts.length ? h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])) : null;
 }
 
@@ -163,7 +164,7 @@ function textAnswer(need, where, settle, context) {
 
 function doubtOf(need, settle, context) {
   const path = `/dashboard/tasks/${encodeURIComponent(need.task_id)}/resolve`;
-  return h("div", { class: "need-body choice-list" },
+  return h("div", { class: "options" },
     h("p", {}, "The message was typed, but nothing proves that the agent took it. Look at its terminal, then say what you see:"),
     DOUBTS.map(([verdict, label, meaning]) => {
       const button = h("button", { onclick: () => settle(path, { verdict }, label) }, label);
@@ -171,26 +172,21 @@ function doubtOf(need, settle, context) {
     }));
 }
 
-/** Returns the buttons that end the need without an answer: seen, or the task's cancellation. */
-function endingsOf(need, can, settle, context) {
-  const buttons = [];
-  if (can.has("seen")) {
-    const path = `/dashboard/agents/${encodeURIComponent(need.agent)}/seen`;
-    const button = h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "Seen") }, "Seen");
-    buttons.push(context.gate(button, "read"));
-  }
-  if (can.has("cancel") && need.task_id) {
-    const path = `/dashboard/tasks/${encodeURIComponent(need.task_id)}/cancel`;
-    const button = h("button", {
-      class: "quiet",
-      onclick: async () => {
-        const sentence = `Cancel task ${need.task_id.slice(0, 8)} of ${need.name}?`;
-        if (await ask(sentence, [h("p", {}, "Its sender is told that it was canceled.")], "Cancel the task")) settle(path, {}, "Canceled");
-      },
-    }, "Cancel the task");
-    buttons.push(context.gate(button, "cancel"));
-  }
-  return buttons.length ? h("div", { class: "actions verdict" }, buttons) : null;
+function seenButton(need, settle, context) {
+  const path = `/dashboard/agents/${encodeURIComponent(need.agent)}/seen`;
+  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "Seen") }, "Seen"), "read");
+}
+
+/** Returns the foot of a card: what to type in a terminal instead, and the task's cancellation. */
+function footOf(need, can, settle, context) {
+  const command = need.next ? h("span", {}, "In a terminal: ", h("code", {}, need.next)) : null;
+  if (!can.has("cancel")) return command && h("div", { class: "need-foot" }, command);
+  const path = `/dashboard/tasks/${encodeURIComponent(need.task_id)}/cancel`;
+  const cancel = async () => {
+    const sentence = `Cancel task ${need.task_id.slice(0, 8)} of ${need.name}?`;
+    if (await ask(sentence, [h("p", {}, "Its sender is told that it was canceled.")], "Cancel the task")) settle(path, {}, "Canceled");
+  };
+  return h("div", { class: "need-foot" }, command, context.gate(h("button", { class: "quiet", onclick: cancel }, "Cancel the task"), "cancel"));
 }
 
 /**

@@ -42,10 +42,9 @@ export function stateLabel(row) {
 export function rowParts(row) {
   return [
     mark(row.state),
-    h("span", { class: "row-name" }, row.name),
+    h("span", { class: "row-name" }, row.name, row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null),
     stateLabel(row),
     row.why ? h("span", { class: "row-why" }, row.why) : null,
-    row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null,
   ];
 }
 

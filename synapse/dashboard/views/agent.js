@@ -57,7 +57,7 @@ export const view = {
 
     const drawNeeds = (row) => {
       keyed(needs, row.needs.filter((need) => need.kind !== "done"), (need) => JSON.stringify(need), (need) => {
-        const card = needCard(need, context);
+        const card = needCard(need, context, { atAgent: true });
         cards.set(card.element, { card, need });
         return card.element;
       });

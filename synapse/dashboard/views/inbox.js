@@ -23,18 +23,18 @@ export const view = {
 
     const draw = () => {
       const needs = needsOf(live.rows);
-      const open = new Map(needs.map((need) => [need.id, need]));
+      const open = new Set(needs.map((need) => need.id));
+      const focused = document.activeElement?.closest?.(".need");
+      const focusedAt = [...list.children].indexOf(focused);
       for (const [id, card] of cards) if (!open.has(id)) vanish(id, card);
       if (PHONE.matches && !chosen) return drawList(needs);
       const one = PHONE.matches && chosen;
       fill(head, one ? back : heading, one ? null : h("span", { class: "muted" }, sentence(needs.length)));
-      const focused = document.activeElement?.closest?.(".need");
-      const focusedAt = [...list.children].indexOf(focused);
       const shown = one ? needs.filter((need) => need.id === chosen) : needs;
       const elements = shown.map((need) => cardOf(need).element);
       const gone = [...list.querySelectorAll(".need.gone")];
       place(list, [...gone, ...elements]);
-      if (focused && !focused.isConnected) [...list.querySelectorAll(".need")].at(Math.max(0, focusedAt - 1))?.focus();
+      if (focused && !focused.isConnected) (list.children[focusedAt] ?? list.lastElementChild)?.focus();
       if (list.childElementCount === 0) list.append(...empty(live, one));
     };
 
@@ -42,7 +42,7 @@ export const view = {
       fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
       fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
         mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, need.title))));
+        h("span", { class: "row-why" }, `${need.title}  ${need.detail}`))));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 
@@ -89,7 +89,7 @@ export const view = {
       chosen = id;
       fill(list);
       draw();
-      cards.get(chosen)?.element.focus();
+      cards.get(chosen)?.element.focus({ preventScroll: PHONE.matches });
     };
     const onSize = () => choose(chosen);
     PHONE.addEventListener("change", onSize);
