@@ -153,6 +153,7 @@ function openPage(session) {
     if (!VIEWS[name]) return location.replace("#/inbox");
     const params = { id, query: new URLSearchParams(query) };
     frame.showPlace(place, id);
+    frame.search.value = place === "tasks" ? (params.query.get("search") ?? "") : "";
     if (shown.name === name && shown.handle?.update) return shown.handle.update(params);
     await show(name, params);
   }
@@ -203,7 +204,8 @@ function openPage(session) {
   }
 
   window.addEventListener("hashchange", route);
-  setInterval(refreshTimes, 1000);
+  // While nobody knows whether a state still lasts, its time stands still.
+  setInterval(() => live.isLive && refreshTimes(), 1000);
   frame.showConnection(live.connection);
   live.start();
   route();

@@ -77,9 +77,7 @@ export function needCard(need, context, { atAgent = false } = {}) {
   }
 
   const subject = h("div", { class: "need-body" },
-    h("h2", { class: "need-title" }, reveal(need.title)),
-    detailOf(need),
-    oddWarning(need),
+    subjectOf(need),
     factsOf(need, live),
     need.hint ? h("p", { class: "prose" }, reveal(need.hint)) : null,
     allow || deny ? h("div", { class: "actions verdict" }, allow, deny) : null,
@@ -105,6 +103,16 @@ export function needCard(need, context, { atAgent = false } = {}) {
       else button.scrollIntoView({ block: "center" });
     });
   }
+}
+
+/**
+ * Returns what a need is about, whole: its title, the command, and a warning if it has characters that deceive.
+ *
+ * @param {object} need
+ * @returns {HTMLElement[]}
+ */
+export function subjectOf(need) {
+  return [h("h2", { class: "need-title" }, reveal(need.title)), detailOf(need), oddWarning(need)].filter(Boolean);
 }
 
 /** Returns the whole command, diff, message or answer. It wraps and is never cut. */

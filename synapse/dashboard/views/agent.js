@@ -2,7 +2,7 @@
 
 import { ago, clock, fill, h, keyed, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
-import { needCard } from "../need.js";
+import { needCard, subjectOf } from "../need.js";
 import { mark, stateLabel, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
 
@@ -141,7 +141,7 @@ export const view = {
       if (!found || !context.can("approve")) return;
       const { card, need } = found;
       card.element.focus();
-      if (await confirmKey(key, `${label} this for ${need.name}?`, h("p", {}, need.title), h("pre", { class: "command" }, need.detail))) card[act]();
+      if (await confirmKey(key, `${label} this for ${need.name}?`, ...subjectOf(need))) card[act]();
     };
 
     const onSize = () => draw();

@@ -2,7 +2,7 @@
 
 import { fill, h } from "../dom.js";
 import { confirmKey } from "../keys.js";
-import { needCard, settledBy } from "../need.js";
+import { needCard, settledBy, subjectOf } from "../need.js";
 import { mark, needsOf, stateLabel, stateOfNeed } from "../rows.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
@@ -81,8 +81,7 @@ export const view = {
       card.element.focus();
       if (!context.can("approve")) return;
       const { need } = card;
-      const subject = [h("p", {}, need.title), need.detail ? h("pre", { class: "command" }, need.detail) : null];
-      if (await confirmKey(key, `${label} this for ${need.name}?`, ...subject)) card[act]();
+      if (await confirmKey(key, `${label} this for ${need.name}?`, ...subjectOf(need))) card[act]();
     };
 
     const choose = (id) => {
