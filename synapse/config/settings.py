@@ -98,7 +98,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "person_proof": "what proves a person: process (not an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
+    "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
+    "search": "whether texts of tasks are indexed for `synapse tasks --search` and the dashboard",
     "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
 }
 _LONGEST_NAME: Final = 40
@@ -205,7 +207,9 @@ class Settings:
     person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
+    session_hours: float = 12.0
     push_attempts: int = 12
+    search: bool = True
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()
     """Where profiles come from; the first source that has a name wins. A project adds profiles but replaces none: after

@@ -73,7 +73,7 @@ class AgentReply:
 
 
 class Channel(Protocol):
-    """A connection to an agent's terminal: bytes are terminal bytes, text is a frame of `attach.frames`."""
+    """A connection to an agent's terminal, with frames of `attach.frames` or `attach.terminal_frames`."""
 
     async def send(self, data: bytes | str) -> None:
         """Sends one frame. Raises ConnectionError when the connection is closed."""
@@ -135,5 +135,12 @@ class HostClient(Protocol):
             UnsupportedOperation: the agent has no terminal.
             AccessDenied: the host refuses, because only a person may attach.
             AgentNotResponding: the host could not be reached, or does not answer.
+        """
+        ...
+
+    async def follow_terminal(self, agent: AgentEntry) -> Channel:
+        """Connects to the agent's terminal by offset; the first frame to send is `attach.terminal_frames.Open`.
+
+        Raises what `open_terminal` raises.
         """
         ...

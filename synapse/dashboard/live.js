@@ -178,11 +178,12 @@ export class Live {
 
 const ORDER = ["asks", "in_doubt", "failed", "done", "working", "queued", "starting", "ready", "away"];
 
-/** Returns `rows` with `row` in its place: by group, longest first inside a group, as the gateway orders them. */
+/** Returns `rows` with `row` in its place: by state, in a state the longest first, as the gateway orders them. */
 function placed(rows, row) {
-  const rank = (one) => ORDER.indexOf(one.state);
-  const others = rows.filter((one) => one.id !== row.id);
-  return [...others, row].sort(
-    (a, b) => rank(a) - rank(b) || Date.parse(a.since) - Date.parse(b.since) || (a.id < b.id ? -1 : 1),
-  );
+  const keyOf = (one) => [ORDER.indexOf(one.state), one.since || "~", one.name];
+  return [...rows.filter((one) => one.id !== row.id), row].sort((one, other) => {
+    const [mine, theirs] = [keyOf(one), keyOf(other)];
+    const at = mine.findIndex((part, index) => part !== theirs[index]);
+    return at < 0 ? 0 : mine[at] < theirs[at] ? -1 : 1;
+  });
 }

@@ -35,15 +35,6 @@ export function stateLabel(row) {
 }
 
 /**
- * Returns the folder with the home directory as `~`, as shells show it.
- *
- * @param {string} folder
- */
-export function shortFolder(folder) {
-  return folder.replace(/^\/(?:home|Users)\/[^/]+(?=\/|$)|^\/root(?=\/|$)/, "~");
-}
-
-/**
  * Returns the parts of an agent's row: mark, name, state and since, the line of why, the queue.
  *
  * @param {object} row
@@ -51,10 +42,9 @@ export function shortFolder(folder) {
 export function rowParts(row) {
   return [
     mark(row.state),
-    h("span", { class: "row-name" }, row.name),
+    h("span", { class: "row-name" }, row.name, row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null),
     stateLabel(row),
     row.why ? h("span", { class: "row-why" }, row.why) : null,
-    row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null,
   ];
 }
 
@@ -68,7 +58,7 @@ export function needsOf(rows) {
 }
 
 /**
- * Returns what a receipt step, a state or a kind of need has as its state colour.
+ * Returns the state that a need of this kind puts its agent into.
  *
  * @param {string} kind
  */

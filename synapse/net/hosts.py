@@ -49,7 +49,8 @@ POLL_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
-_TERMINAL: Final = "ws://localhost/attach"
+_ATTACH: Final = "ws://localhost/attach"
+_TERMINAL: Final = "ws://localhost/terminal"
 _NOT_FOUND: Final = 404
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -162,19 +163,11 @@ class UnixHostClient:
 
     async def open_terminal(self, agent: AgentEntry) -> Channel:
         """Connects to the agent's terminal; see `HostClient.open_terminal`."""
-        # Few processes need it, and it takes half as long to load as everything else together.
-        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
-        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+        return await self._open_socket(agent, _ATTACH)
 
-        try:
-            connection = await unix_connect(
-                agent.socket, _TERMINAL, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
-            )
-        except InvalidStatus as refused:
-            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
-        except (OSError, InvalidHandshake) as error:
-            raise _not_responding(agent) from error
-        return _TerminalChannel(connection)
+    async def follow_terminal(self, agent: AgentEntry) -> Channel:
+        """Connects to the agent's terminal by offset; see `HostClient.follow_terminal`."""
+        return await self._open_socket(agent, _TERMINAL)
 
     async def ask(
         self, socket: str, method: str, path: str, body: bytes = b"", *, seconds: float = ANSWER_SECONDS
@@ -196,6 +189,22 @@ class UnixHostClient:
         else:
             connection.writer.close()
         return answer
+
+    async def _open_socket(self, agent: AgentEntry, url: str) -> Channel:
+        """Opens a WebSocket of the agent's host. Raises what `open_terminal` raises."""
+        # Few processes need it, and it takes half as long to load as everything else together.
+        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
+        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+
+        try:
+            connection = await unix_connect(
+                agent.socket, url, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
+            )
+        except InvalidStatus as refused:
+            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
+        except (OSError, InvalidHandshake) as error:
+            raise _not_responding(agent) from error
+        return _TerminalChannel(connection)
 
     def _take_idle(self, socket: str) -> _Connection | None:
         """Returns an idle connection that can be used, or None; closes those that cannot."""
