@@ -98,13 +98,23 @@ class TaskView {
   async #load() {
     const { signal } = this.#abort;
     const { api } = this.#context;
-    const [{ task, row }, { events }] = await Promise.all([
+    const [{ task, row }, page] = await Promise.all([
       api.get(this.#path, { signal }),
       api.get(`${this.#path}/timeline`, { signal }),
     ]);
     this.#task = task;
     this.#row = row;
-    this.#events = new Map(events.map((event) => [event.seq, event]));
+    this.#addEvents(page.events);
+    // An answer that grew in many pieces has more events than one page.
+    for (let after = page.next_after; after; ) {
+      const more = await api.get(`${this.#path}/timeline?after=${after}`, { signal });
+      this.#addEvents(more.events);
+      after = more.next_after;
+    }
+  }
+
+  #addEvents(events) {
+    for (const event of events) this.#events.set(event.seq, event);
     this.#schedule();
   }
 

@@ -74,11 +74,11 @@ export class Parts {
   }
 
   #file(file) {
-    const name = file.name || `file ${file.number + 1}`;
+    const name = file.name || `file-${file.number}`;
     const shown = h("div", { class: "part-file-shown" });
     const download = h("button", { type: "button", onclick: () => this.#download(file, name) }, "Download");
     const label = h("span", { class: "part-file-name" }, h("bdi", {}, ...reveal(name.slice(0, LONGEST_NAME))),
-      file.type ? h("span", { class: "muted" }, " ", file.type.slice(0, 80)) : null);
+      h("span", { class: "muted" }, " ", [file.type.slice(0, 80), file.size === null ? "" : size(file.size)].filter(Boolean).join(" · ")));
     if (IMAGES.has(file.type)) this.#image(file, name, shown);
     const text = isText(file) ? h("button", { type: "button", onclick: () => this.#text(file, shown, text) }, "Show") : null;
     return h("div", { class: "part-file" }, h("div", { class: "part-file-head" }, label, text, download), shown);
@@ -152,7 +152,7 @@ function blocksOf(part, name) {
   if (part.type === "data") return [{ kind: "code", text: JSON.stringify(part.data, null, 2), language: "json" }];
   const file = part.file ?? {};
   if (file.uri) return [{ kind: "link", uri: String(file.uri), name: file.name ?? "" }];
-  return [{ kind: "file", number: file.number ?? 0, name: file.name ?? "", type: (file.mimeType ?? "").toLowerCase() }];
+  return [{ kind: "file", number: file.number, size: file.size ?? null, name: file.name ?? "", type: (file.mimeType ?? "").toLowerCase() }];
 }
 
 function linkTo({ uri, name }) {
