@@ -28,7 +28,6 @@ export class Live {
   #tries = 0;
   #attempt = null;
   #wake = null;
-  #endOfLog = 0;
 
   /** @param {{stream: Function}} api */
   constructor(api) {
@@ -100,15 +99,13 @@ export class Live {
   }
 
   #receive({ id, event, data }) {
+    if (id) this.cursor = Number(id); // the gateway sends no event of the log after a later id
     switch (event) {
       case "overview":
         this.rows = data.agents;
-        this.#endOfLog = data.cursor;
         this.#tries = 0;
         this.#set("live", Date.now());
         this.#emit("rows");
-        if (this.cursor === null) this.cursor = data.cursor;
-        else if (this.cursor > data.cursor) this.#resync(); // another log: the store was replaced
         break;
       case "agent":
         this.rows = placed(this.rows, data.agent);
@@ -119,19 +116,13 @@ export class Live {
         this.#emit("rows");
         break;
       case "task":
-        this.cursor = Math.max(this.cursor, Number(id));
         this.#emit("task", data);
         break;
       case "resync":
-        this.#resync();
+        this.#emit("resync");
         break;
       default: // a ping; it has counted as bytes
     }
-  }
-
-  #resync() {
-    this.cursor = this.#endOfLog;
-    this.#emit("resync");
   }
 
   /** Ends a connection that was silent for longer than `limit`, and tries at once instead of after a pause. */

@@ -18,7 +18,7 @@ export const view = {
     const leaving = new AbortController();
     const to = h("select", { id: "send-to", required: true });
     const priority = h("select", { id: "send-priority" }, PRIORITIES.map(([value, label]) => h("option", { value: String(value), selected: value === 3 }, label)));
-    const text = h("textarea", { id: "send-text", required: true, placeholder: "What should it do?", "aria-keyshortcuts": "Control+Enter" });
+    const text = h("textarea", { id: "send-text", placeholder: "What should it do?", "aria-keyshortcuts": "Control+Enter" });
     const picker = h("input", { type: "file", multiple: true, id: "send-files", "aria-label": "Files" });
     const fileList = h("ul", { class: "files" });
     const size = h("p", { class: "muted" });
@@ -83,6 +83,7 @@ export const view = {
     async function send() {
       const agent = to.value;
       if (!agent || button.disabled) return;
+      if (!text.value.trim() && files.length === 0) return text.focus();
       button.setAttribute("aria-busy", "true");
       context.gate(button, "send");
       try {
