@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ PHONE = {"width": 390, "height": 844}
 PATIENCE_MS = 20_000
 SCREENSHOTS = os.environ.get("SYNAPSE_SCREENSHOTS", "")
 
+PIXEL = "R0lGODlhAQABAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs="
 ASKER = """
 [[rule]]
 text = "/run/"
@@ -43,14 +44,14 @@ steps = [{ stream = ["one ", "two ", "three "], every = 0.3 }, { answer = "all s
 [[rule]]
 text = "/picture/"
 steps = [
-  { artifact = "pixel", base64 = "R0lGODlhAQABAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs=", file = "pixel.gif", media_type = "image/gif" },
+  { artifact = "pixel", base64 = "PIXEL", file = "pixel.gif", media_type = "image/gif" },
   { artifact = "code", text = "def add(a, b):\\n    return a + b  # sum\\n", media_type = "text/x-python" },
   { answer = "see the files" },
 ]
 
 [default]
 steps = [{ answer = "You said: {text}" }]
-"""
+""".replace("PIXEL", PIXEL)
 
 
 @dataclass
@@ -62,7 +63,7 @@ class World:
     _open: ExitStack
     gateway: RunningGateway
     _gateway: ExitStack
-    contexts: list[BrowserContext] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list[BrowserContext])
 
     def scripted(self, name: str, script: str = ASKER) -> AgentEntry:
         """Starts an agent that plays a script."""
@@ -126,7 +127,7 @@ class World:
 
 
 @contextmanager
-def world(home: Path, browser: Browser) -> Iterator[World]:
+def world(home: Path, browser: Browser) -> Generator[World]:
     """Runs a gateway without agents; the test adds them."""
     with ExitStack() as agents:
         running = ExitStack()
