@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
+from synapse.core.message import Json
 from synapse.core.registry import CachedRegistry
 from synapse.core.requests import CommandResult, HostCommand
 from synapse.core.task import Task
@@ -34,7 +35,7 @@ class AgentHosts(Protocol):
         """Raises AgentNotResponding."""
         ...
 
-    def watch_status(self, agent: AgentEntry, /) -> AsyncGenerator[dict[str, Any], None]:
+    def watch_status(self, agent: AgentEntry, /) -> AsyncGenerator[Json, None]:
         """Yields the whole status of the agent's host as JSON, then each other one. Raises a SynapseError."""
         ...
 
@@ -63,7 +64,7 @@ class GatewayAgent:
         """Runs `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
         return await self.hosts.command(self.entry, request, caller)
 
-    def watch_status(self) -> AsyncGenerator[dict[str, Any], None]:
+    def watch_status(self) -> AsyncGenerator[Json, None]:
         """Yields the whole status of the agent's host, then each other one. Raises a SynapseError."""
         return self.hosts.watch_status(self.entry)
 

@@ -38,7 +38,7 @@ AgentName = Callable[[Task], str]
 
 LONGEST_PREVIEW: Final = 300
 LONGEST_TEXT: Final = 2000
-"""How many characters of each text a timeline shows."""
+"""How many characters of any other text a row, an event or a timeline shows."""
 SHOWN_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The media types that a browser shows in place. All others are downloaded: SVG, for one, may hold scripts."""
 # Bytes of an agent are served from the page's own origin, so nothing in them may run or be taken for something else.
@@ -167,8 +167,8 @@ def task_row(task: Task, agent_name: AgentName) -> Wire:
         "context_id": task.context_id,
         "asks": task.question is not None,
         "reason": task.reason,
-        "note": task.note,
-        "attention": task.attention,
+        "note": task.note[:LONGEST_TEXT],
+        "attention": task.attention[:LONGEST_TEXT],
         "files": len(_files(task)),
     }
 
