@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from synapse.cli.attention import held_in, messages_in, release_step, why_held
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
+from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.client.views import attention_of, message_of, sender_of, short_id
@@ -26,7 +26,7 @@ from synapse.core.errors import AgentNotFound, AgentNotResponding, AmbiguousTarg
 from synapse.core.json_text import object_in, objects_in
 from synapse.core.requests import CancelTask, GetTask
 from synapse.core.task import Task
-from synapse.dialects.synapse.encode import STATE_NAMES, task_object
+from synapse.dialects.task_json import STATE_NAMES, task_object
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
 from synapse.host.stopped import open_stopped

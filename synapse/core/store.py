@@ -28,6 +28,8 @@ class TaskQuery:
     """Only tasks whose metadata has all of these values; see `has_metadata`."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
+    text: str = ""
+    """Only tasks in whose messages or answers these words occur; see `store.search_words`."""
     limit: int = 50
     cursor: str = ""
 

@@ -162,12 +162,20 @@ class AgentRuntime:
             agents_may_answer=may_decide,
             keys_may_answer=not settings.terminal_decides,
         )
-        self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
+        self._in_doubt = InDoubt(
+            self._journal,
+            self._worker,
+            self._replies,
+            self._clock,
+            agents_may_decide=may_decide,
+            keys_may_decide=not settings.terminal_decides,
+        )
         self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
         self._pruned_at = self._pushes_checked_at = float("-inf")
+        self._told_fault = ""
         self.service = self._new_service()
 
     @property
@@ -279,6 +287,7 @@ class AgentRuntime:
                 lost_agents.fail_lost,
                 lost_agents.fail_unsent,
                 self._check_pushes,
+                self._tell_fault,
                 self._prune,
             ):
                 try:
@@ -293,6 +302,12 @@ class AgentRuntime:
         if self._clock.monotonic() - self._pushes_checked_at > PUSH_SECONDS:
             self._pushes_checked_at = self._clock.monotonic()
             await self._pushing.outbox.find_new()
+
+    async def _tell_fault(self) -> None:
+        """Tells those who watch the status when the store fails, or is back: nothing is recorded then."""
+        if (fault := self._store.fault()) != self._told_fault:
+            self._told_fault = fault
+            self.service.status_changed()
 
     async def _prune(self) -> None:
         """Deletes tasks that are older than `keep_days`, and their files."""
