@@ -75,7 +75,7 @@ class TerminalView {
     this.#terminal.loadAddon(this.#fit);
     this.#terminal.loadAddon(new Unicode11Addon());
     this.#terminal.unicode.activeVersion = "11";
-    this.#terminal.open(this.#elements.box);
+    openWithoutInlineStyles(this.#terminal, this.#elements.box);
     this.#terminal.textarea.setAttribute("aria-label", `Terminal of ${agent}. Control and right bracket leave it.`);
     this.#terminal.onData((text) => this.#type(inputPieces(text)));
     // Reports of old mouse modes are bytes, not text.
@@ -257,12 +257,6 @@ class TerminalView {
  * CSS object model, which the policy allows.
  */
 function documentWithoutInlineStyles() {
-  const createElement = (tag) => {
-    if (tag === "style") return adoptedStyle();
-    const element = document.createElement(tag);
-    if (tag === "span") element.setAttribute = setAttribute;
-    return element;
-  };
   return new Proxy(document, {
     get(target, name) {
       if (name === "createElement") return createElement;
@@ -273,6 +267,23 @@ function documentWithoutInlineStyles() {
   });
 }
 
+/** Opens a terminal. Its scroll bar asks the page's own document for its `<style>`, whatever document xterm is given. */
+function openWithoutInlineStyles(terminal, box) {
+  document.createElement = createElement;
+  try {
+    terminal.open(box);
+  } finally {
+    delete document.createElement;
+  }
+}
+
+function createElement(tag) {
+  if (tag === "style") return adoptedStyle();
+  const element = Document.prototype.createElement.call(document, tag);
+  if (tag === "span") element.setAttribute = setAttribute;
+  return element;
+}
+
 function setAttribute(name, value) {
   if (name === "style") this.style.cssText = value;
   else Element.prototype.setAttribute.call(this, name, value);
@@ -281,7 +292,7 @@ function setAttribute(name, value) {
 /** Returns an element that stands for a `<style>`: its text becomes a style sheet of the document while it exists. */
 function adoptedStyle() {
   const sheet = new CSSStyleSheet();
-  const element = document.createElement("span");
+  const element = Document.prototype.createElement.call(document, "span");
   element.hidden = true;
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   Object.defineProperty(element, "textContent", { set: (css) => sheet.replaceSync(css), get: () => "" });
