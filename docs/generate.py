@@ -22,8 +22,8 @@ from synapse.dialects.a2a_v0_3.routes import error_shape as former_error_shape
 from synapse.dialects.a2a_v1.routes import error_shape
 from synapse.dialects.hub.encode import error_shape as hub_error_shape
 from synapse.dialects.supervisor.routes import error_shape as supervisor_error_shape
-from synapse.dialects.synapse.encode import http_status
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
+from synapse.dialects.task_json import http_status
 
 DOCS: Final = Path(__file__).parent
 NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->\n\n"

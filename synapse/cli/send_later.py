@@ -20,7 +20,7 @@ from synapse.core.json_text import encode
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import SendMessage
 from synapse.core.task import DEFAULT_PRIORITY
-from synapse.dialects.synapse.encode import task_object
+from synapse.dialects.task_json import task_object
 from synapse.host.identity import check_name, inbox_of
 from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry

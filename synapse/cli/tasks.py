@@ -27,7 +27,7 @@ from synapse.core.json_text import object_in, objects_in
 from synapse.core.requests import CancelTask, GetTask
 from synapse.core.store import SearchProgress
 from synapse.core.task import Task
-from synapse.dialects.synapse.encode import STATE_NAMES, task_object
+from synapse.dialects.task_json import STATE_NAMES, task_object
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
 from synapse.host.stopped import open_stopped

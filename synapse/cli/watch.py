@@ -33,7 +33,8 @@ from synapse.core.json_text import decode_object
 from synapse.core.message import Message, TextPart
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.task_metadata import is_about_question, sender_name_in
-from synapse.dialects.synapse.encode import STATE_NAMES, encode_update
+from synapse.dialects.synapse.encode import encode_update
+from synapse.dialects.task_json import STATE_NAMES
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import open_store
 from synapse.tasks.feed import Feed, LogFollower

@@ -505,6 +505,9 @@ class QuestionGone(Conflict):
 
     code = "question_gone"
     hint = "`synapse approvals` shows what is asked now"
+    fields = ("answered_by",)
+    answered_by = ""
+    """Who answered first, as the task records it; empty if that is not known, as after an answer in the terminal."""
 
 
 class AccessDenied(SynapseError):

@@ -16,7 +16,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, AgentView, Hold
 from synapse.core.errors import PushNotSupported, UnsupportedOperation
-from synapse.core.events import Update
+from synapse.core.events import Recorded, Update
 from synapse.core.extension import Extensions
 from synapse.core.message import Json, Message, Sender, empty_object
 from synapse.core.push import DeliveryState, PushConfig
@@ -202,6 +202,67 @@ class MetricsSnapshot:
     notifications: Mapping[DeliveryState, int]
     """How many notifications for webhooks are in each state."""
     delivered: tuple[Delivered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The agents of a gateway as people see them: a row of `client.overview` for each, in its order."""
+
+    rows: tuple[Json, ...]
+    cursor: int
+    """The seq after which WatchOverview continues from here without a gap."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOverview:
+    """The result of GetAgentOverview: the agent's row, and its host's status with the last finished tasks."""
+
+    row: Json
+    status: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChanged:
+    """A row of the overview has changed, or is new."""
+
+    row: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRemoved:
+    """An agent has left the overview; `agent` is the id of its row."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsMissed:
+    """Too many events were missed to send them all; those after `cursor` follow."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamAlive:
+    """The stream still works, and has sent all events up to `cursor` that its reader may see."""
+
+    at: datetime
+    cursor: int
+
+
+OverviewUpdate = Overview | RowChanged | RowRemoved | Update | EventsMissed | StreamAlive
+"""An item of WatchOverview. An Update is an event of a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The result of GetTimeline: events of a task in their order, and where the next page begins."""
+
+    task: Task
+    events: tuple[Recorded, ...]
+    next_after: int | None = None
+    """The seq to continue after; None if there are no more events."""
 
 
 class Request(Generic[R_co]):
@@ -397,6 +458,8 @@ class ListTasks(Request[TaskPage]):
     """Only tasks of this agent, in a request to a gateway about all agents."""
     user: str = ""
     """Only tasks of the caller with this name."""
+    sender: str = ""
+    """Only tasks from this sender, as `Task.sender_name` names it."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
     text: str = ""
@@ -620,6 +683,45 @@ class GetFigures(Request[Json]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetOverview(Request[Overview]):
+    """Reads all agents of a gateway as people see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOverview(Request[Stream[OverviewUpdate]]):
+    """Follows all agents of a gateway and all events of their tasks: first the whole overview, then each change.
+
+    `after` resumes after a seq.
+    """
+
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetAgentOverview(Request[AgentOverview]):
+    """Reads the row and the whole status of one agent of a gateway."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkSeen(Request[None]):
+    """Records that a person has seen the answers of an agent until a time, so that they no longer need anybody."""
+
+    agent: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTimeline(Request[Timeline]):
+    """Reads the events of a task, oldest first."""
+
+    task_id: str
+    after: int = 0
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
 class ForAgent(Request[R_co]):
     """Passes a request to one agent of a gateway, by the agent's name there."""
 
@@ -641,6 +743,7 @@ class OnBehalfOf(Request[CommandResult]):
 HostCommand = (
     SendMessage
     | CancelTask
+    | ResolveTask
     | AnswerQuestion
     | ChangeTask
     | DeleteTask

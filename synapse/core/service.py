@@ -180,6 +180,11 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.IssueTicket: "issue_ticket",
     requests.GetMetrics: "get_metrics",
     requests.GetFigures: "get_figures",
+    requests.GetOverview: "get_overview",
+    requests.WatchOverview: "watch_overview",
+    requests.GetAgentOverview: "get_agent_overview",
+    requests.MarkSeen: "mark_seen",
+    requests.GetTimeline: "get_timeline",
 }
 """The name of the method that handles each request, on every class that handles it."""
 

@@ -27,6 +27,7 @@ from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, Stor
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
+from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
@@ -43,6 +44,7 @@ from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProces
 from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
+from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.search import keep_search_current
@@ -257,6 +259,7 @@ class Gateway:
             tail=tail,
             stopped=stopped_tasks(self._store, self._settings),
         )
+        follower = OverviewFollower(self.directory, self._settings.home, self._clock)
         return GatewayService(
             self.directory,
             tasks,
@@ -268,6 +271,7 @@ class Gateway:
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),
+            overviews=Overviews(follower, store=self._store, feed=feed, tail=tail, clock=self._clock),
         )
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
@@ -333,6 +337,7 @@ class Gateway:
             mcp_dialect(
                 self.directory.name_of, self.auth.count, self._streams.acquire, most_wait=self._config.mcp_wait
             ),
+            dashboard_dialect(self.directory.name_of),
             self._session_dialect(),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,

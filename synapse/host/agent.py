@@ -164,7 +164,14 @@ class AgentRuntime:
             agents_may_answer=may_decide,
             keys_may_answer=not settings.terminal_decides,
         )
-        self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
+        self._in_doubt = InDoubt(
+            self._journal,
+            self._worker,
+            self._replies,
+            self._clock,
+            agents_may_decide=may_decide,
+            keys_may_decide=not settings.terminal_decides,
+        )
         self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)

@@ -104,7 +104,14 @@ class AgentHarness:
         self.worker = AgentWorker(
             self._driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once, deferred=self.deferred
         )
-        self.in_doubt = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
+        self.in_doubt = InDoubt(
+            self.journal,
+            self.worker,
+            self.replies,
+            self.clock,
+            agents_may_decide=False,
+            keys_may_decide=keys_may_answer,
+        )
         self.questions = Questions(
             me,
             self.journal,

@@ -33,7 +33,7 @@ from synapse.core.requests import (
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
 from synapse.dialects.proto_json import to_json
-from synapse.dialects.synapse.encode import http_status, message_object
+from synapse.dialects.task_json import http_status, message_object
 
 PATH: Final = "/commands"
 STATUS: Final = "/status"

@@ -40,7 +40,8 @@ from synapse.core.requests import (
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.dialects.dialect import Call, WireRequest
 from synapse.dialects.proto_json import check_depth, too_deep
-from synapse.dialects.synapse.encode import STATE_NAMES, answer_screen, encode_screen, encode_screen_error
+from synapse.dialects.synapse.encode import answer_screen, encode_screen, encode_screen_error
+from synapse.dialects.task_json import STATE_NAMES
 
 DIALECT: Final = "synapse"
 DEFAULT_PAGE: Final = 50

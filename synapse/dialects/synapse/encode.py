@@ -6,47 +6,22 @@ An error is `{"error": {"code", "message", "hint"}}` with an HTTP status.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from typing import Any, Final, assert_never
+from typing import Final
 
-from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import AgentStatus, HoldReason
-from synapse.core.errors import SynapseError, describe
-from synapse.core.events import (
-    ArtifactAdded,
-    AttentionChanged,
-    MessageAdded,
-    MetadataChanged,
-    ReceiptChanged,
-    StateChanged,
-    TaskEvent,
-    TaskHidden,
-    TaskOpened,
-    Update,
-)
-from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
+from synapse.core.errors import SynapseError, UnsupportedOperation, describe
+from synapse.core.events import Update
+from synapse.core.message import Json
 from synapse.core.question import question_fields
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, StyledScreen, ToolsStatus
 from synapse.core.store import TaskPage
-from synapse.core.task import Receipt, Task, TaskState
+from synapse.core.task import Task
 from synapse.core.task_metadata import recorded_question
-from synapse.dialects.dialect import WireAnswer, WireEvent, entry_for, error_headers
+from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
 from synapse.dialects.proto_json import instant, to_json
-
-Wire = dict[str, Any]
-
-STATE_NAMES: Final[Mapping[TaskState, str]] = {
-    TaskState.SUBMITTED: "submitted",
-    TaskState.WORKING: "working",
-    TaskState.INPUT_REQUIRED: "input_required",
-    TaskState.AUTH_REQUIRED: "input_required",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELED: "canceled",
-    TaskState.REJECTED: "failed",
-}
+from synapse.dialects.task_json import Wire, event_fields, http_status, task_object
 
 _LONGEST_TEXT: Final = 300
 """How much of a message is shown where only its beginning is needed."""
@@ -59,29 +34,7 @@ BUSY_WORDS: Final[Mapping[str, str]] = {
     EXITED: "BUSY",
 }
 
-
 _REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
-
-HTTP_STATUS: Final[Mapping[type[SynapseError], int]] = {
-    errors.SynapseError: 500,
-    errors.InvalidRequest: 400,
-    errors.BodyTooLarge: 413,
-    errors.BodyTooSlow: 408,
-    errors.UnsupportedMediaType: 415,
-    errors.MethodNotAllowed: 405,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.QueueFull: 429,
-    errors.RateLimited: 429,
-    errors.AccessDenied: 403,
-    errors.Unauthenticated: 401,
-    errors.AgentFailed: 503,
-    errors.AgentNotResponding: 502,
-    errors.ExternalAgentFailed: 502,
-    errors.WaitTimedOut: 504,
-    errors.WaitingForPerson: 409,
-    errors.StoreFailed: 503,
-}
 
 
 def encode_task(task: Task) -> bytes:
@@ -124,7 +77,7 @@ def encode_nothing(_result: None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    return to_json(_status_object(status))
+    return to_json(status_object(status))
 
 
 def encode_watched_status(status: HostStatus) -> WireEvent:
@@ -160,7 +113,7 @@ def answer_screen(screen: StyledScreen | None) -> WireAnswer:
 def encode_screen_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`. An agent without a terminal has no such document."""
     answer = encode_error(error)
-    return answer._replace(status=404) if isinstance(error, errors.UnsupportedOperation) else answer
+    return answer._replace(status=404) if isinstance(error, UnsupportedOperation) else answer
 
 
 def encode_external(agent: ExternalAgent) -> bytes:
@@ -205,88 +158,13 @@ def status_fields(status: AgentStatus) -> Wire:
     return {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
 
 
-def event_fields(event: TaskEvent) -> tuple[str, Wire]:  # noqa: C901, PLR0911 - one case per event
-    """Returns the event's name on the wire, and its fields."""
-    match event:
-        case TaskOpened():
-            return "task_opened", {"message": message_object(event.message)}
-        case StateChanged():
-            return "state_changed", {
-                "status": STATE_NAMES[event.state],
-                "reason": event.reason,
-                "note": event.note,
-            }
-        case MessageAdded():
-            return "message_added", {"message": message_object(event.message)}
-        case ArtifactAdded():
-            return "artifact_added", {
-                "artifact": artifact_object(event.artifact),
-                "append": event.append,
-                "last_chunk": event.last_chunk,
-            }
-        case ReceiptChanged():
-            return "receipt_changed", {
-                "step": event.step.value,
-                "source": event.source,
-                "evidence": event.evidence,
-            }
-        case MetadataChanged():
-            return "metadata_changed", {"metadata": event.metadata}
-        case AttentionChanged():
-            return "attention_changed", {"attention": event.attention}
-        case TaskHidden():
-            return "task_hidden", {}
-        case _:
-            assert_never(event)
-
-
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`."""
     return WireAnswer(http_status(type(error)), to_json({"error": describe(error)}), error_headers(error))
 
 
-def http_status(kind: type[SynapseError]) -> int:
-    """Returns the HTTP status of the error class, or of its nearest ancestor that has one."""
-    return entry_for(kind, HTTP_STATUS)
-
-
-def task_object(task: Task) -> Wire:
-    """Returns a task. One with more than its first message has all of them in `history`."""
-    wire: Wire = {
-        "id": task.id,
-        "context_id": task.context_id or None,
-        "status": STATE_NAMES[task.state],
-        "message": message_object(task.message),
-        "artifacts": [artifact_object(artifact) for artifact in task.artifacts],
-        "metadata": _task_metadata(task),
-        "created_at": instant(task.created_at),
-        "updated_at": instant(task.updated_at),
-    }
-    if len(task.history) > 1:
-        wire["history"] = [message_object(message) for message in task.history]
-    return wire
-
-
-def message_object(message: Message) -> Wire:
-    wire: Wire = {"role": message.role.value, "parts": [_part(part) for part in message.parts]}
-    if message.metadata:
-        wire["metadata"] = message.metadata
-    return wire
-
-
-def artifact_object(artifact: Artifact) -> Wire:
-    wire: Wire = {
-        "artifact_id": artifact.artifact_id,
-        "name": artifact.name,
-        "parts": [_part(part) for part in artifact.parts],
-        "metadata": artifact.metadata,
-    }
-    if artifact.description:
-        wire["description"] = artifact.description
-    return wire
-
-
-def _status_object(status: HostStatus) -> Wire:
+def status_object(status: HostStatus) -> Wire:
+    """Returns what `GET /status` answers."""
     entry, view, question = status.entry, status.view, _question(status)
     wire: Wire = {
         "status": BUSY_WORDS[view.state],
@@ -394,59 +272,6 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
     if held is not None and held.is_overdue and held.reason not in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
         items.append({"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value})
     return items
-
-
-def _task_metadata(task: Task) -> Wire:
-    wire: Wire = {**task.metadata, "priority": task.priority}
-    if task.receipts:
-        wire["receipt"] = task.receipts[-1].step.value
-        wire["receipts"] = [_receipt(receipt) for receipt in task.receipts]
-    if task.reason:
-        wire["reason"] = task.reason
-    if task.note:
-        wire["note"] = task.note
-    if task.attention:
-        wire["attention"] = task.attention
-    return wire
-
-
-def _receipt(receipt: Receipt) -> Wire:
-    return {
-        "step": receipt.step.value,
-        "at": instant(receipt.at),
-        "source": receipt.source,
-        "evidence": receipt.evidence,
-    }
-
-
-def _part(part: Part) -> Wire:
-    match part:
-        case TextPart():
-            wire: Wire = {"type": "text", "text": part.text}
-            _add_label(wire, part)
-        case DataPart():
-            wire = {"type": "data", "data": part.data}
-            _add_label(wire, part)
-        case FilePart():
-            file: Wire = {}
-            _add_label(file, part)
-            if part.content is None:
-                file["uri"] = part.url
-            else:
-                file["bytes"] = base64.b64encode(part.content).decode("ascii")
-            wire = {"type": "file", "file": file}
-        case _:
-            assert_never(part)
-    if part.metadata:
-        wire["metadata"] = part.metadata
-    return wire
-
-
-def _add_label(wire: Wire, part: Part) -> None:
-    if part.name:
-        wire["name"] = part.name
-    if part.media_type:
-        wire["mimeType"] = part.media_type
 
 
 def _external(agent: ExternalAgent) -> Wire:

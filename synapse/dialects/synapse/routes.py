@@ -21,7 +21,8 @@ from synapse.dialects.dialect import (
 )
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
-from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
+from synapse.dialects.synapse.encode import encode_agent_status, encode_error, encode_update
+from synapse.dialects.task_json import Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

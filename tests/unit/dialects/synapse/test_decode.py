@@ -50,7 +50,7 @@ from synapse.dialects.synapse.decode import (
     decode_tools,
     decode_watch_status,
 )
-from synapse.dialects.synapse.encode import message_object
+from synapse.dialects.task_json import message_object
 
 HELLO: dict[str, Any] = {"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}
 TASK = {"id": "54241e7e"}

@@ -42,13 +42,11 @@ from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.synapse import encode
-from synapse.dialects.synapse.encode import (
-    BUSY_WORDS,
+from synapse.dialects.synapse.encode import BUSY_WORDS, encode_error, encode_update
+from synapse.dialects.task_json import (
     HTTP_STATUS,
     STATE_NAMES,
     artifact_object,
-    encode_error,
-    encode_update,
     http_status,
     message_object,
     task_object,
@@ -155,7 +153,7 @@ def test_later_messages_are_in_the_history() -> None:
 def test_parts_look_as_in_the_contract(part: Part, wire: dict[str, Any]) -> None:
     message = replace(a_message(part), metadata={"m": True})
 
-    assert encode.message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
+    assert message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
 
 
 def test_an_answer_is_an_artifact_that_says_where_it_is_from() -> None:
