@@ -387,7 +387,7 @@ class Gateway:
             if not peer.via_socket:
                 return self._refreshed(self.auth.admit(scope))
             caller = local(scope)
-            return self._refreshed(_limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
+            return self._refreshed(limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
 
         return admit
 
@@ -401,13 +401,13 @@ class Gateway:
         return caller
 
 
-def _limited(caller: Caller) -> Caller:
+def limited(caller: Caller) -> Caller:
     """Returns the caller; an agent on the Unix socket has fewer rights than a person."""
     return caller if caller.may_decide else replace(caller, actions=_ACTIONS_OF_AGENTS)
 
 
 async def _limited_later(admitted: Awaitable[Caller]) -> Caller:
-    return _limited(await admitted)
+    return limited(await admitted)
 
 
 def describe(agent: GatewayAgent, state: str) -> ListedAgent:
