@@ -188,4 +188,9 @@ class GatewayDirectory:
 
 def left_name(task: Task) -> str:
     """Returns the name of a stopped agent from one of its tasks; an inbox with a folder in it is not a given name."""
-    return task.agent_id if "@" in task.inbox else task.inbox
+    return name_when_left(task.inbox, task.agent_id)
+
+
+def name_when_left(inbox: str, agent_id: str) -> str:
+    """Returns the name of a stopped agent from its inbox and its id."""
+    return agent_id if "@" in inbox else inbox

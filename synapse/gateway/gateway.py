@@ -37,6 +37,7 @@ from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
 from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, page_url
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
+from synapse.gateway.figures import FigureCollector
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
@@ -46,6 +47,7 @@ from synapse.gateway.openapi import operations_dialect, public_paths
 from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
+from synapse.gateway.search import keep_search_current
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
@@ -163,6 +165,7 @@ class Gateway:
                 await self._gateways.publish(self._me)
                 jobs = [group.create_task(one.keep()) for one in self._autostarts()]
                 jobs.append(group.create_task(self._sweep()))
+                jobs.append(group.create_task(keep_search_current(self._store, is_on=self._settings.search)))
                 jobs.append(group.create_task(servers[1].keep_in_place(self._plan.identity.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
@@ -264,6 +267,7 @@ class Gateway:
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
+            collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),

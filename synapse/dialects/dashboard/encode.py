@@ -198,8 +198,9 @@ def _answer(task: Task) -> str:
 
 def _files(task: Task) -> list[FilePart]:
     """Returns the files of the task in the order of their numbers: those of its messages, then of its artifacts."""
-    holders = (*task.history, *task.artifacts)
-    return [part for holder in holders for part in holder.parts if isinstance(part, FilePart)]
+    parts = [part for message in task.history for part in message.parts]
+    parts += [part for artifact in task.artifacts for part in artifact.parts]
+    return [part for part in parts if isinstance(part, FilePart)]
 
 
 def _numbered(task: Task) -> EncodeFile:
