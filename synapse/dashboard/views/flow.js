@@ -281,7 +281,7 @@ function placeLabel(element, left, right) {
   const far = label.querySelector(".flow-far");
   const [before, after] = [first < left && !isOut, last > right && !isOut];
   far.className = `flow-far${before ? " before" : after ? " after" : ""}`;
-  far.textContent = before || after ? nameAt(row, shape, before) : "";
+  fill(far, before || after ? reveal(nameAt(row, shape, before)) : null);
 }
 
 /** Returns where the text of a row may stand: beside its loop, or above its arrow. */
@@ -383,7 +383,7 @@ function cardOf(row, shape) {
   const { state, word } = taskState(task);
   const text = kind === "answer" ? lookOf(row).text : task.text;
   const steps = (task.receipts ?? []).map(({ step, at, source }) =>
-    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, source)),
+    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
   );
   return [
     h("p", { class: "flow-card-head" }, mark(state), h("span", { class: "state", "data-state": state }, word),
