@@ -95,6 +95,8 @@ class TerminalRelay:
         self._job: asyncio.Task[None] | None = None
         self._on_end: Callable[[], object] = lambda: None
         self._is_lost = False
+        self._error: SynapseError | None = None
+        """Why the terminal cannot be shown."""
         self._linger_timer: asyncio.TimerHandle | None = None
         self._snapshot: Snapshot | None = None
         self._is_snapshot_asked = False
@@ -125,6 +127,8 @@ class TerminalRelay:
         self._viewers.append(viewer)
         if self._is_lost:
             viewer.tell(Lost())
+        if self._error is not None:
+            viewer.tell(Failed(self._error))
         await self.claim(viewer)
 
     async def leave(self, viewer: RelayViewer) -> None:
@@ -258,6 +262,7 @@ class TerminalRelay:
         if offset != self.ring.end:
             # Output is missing, because this gateway was behind; the host has sent a snapshot of that offset.
             self.ring.restart(offset)
+            self._wake()
         self.ring.append(data)
         if self._snapshot is not None and self._snapshot.offset < self.ring.start:
             self._snapshot = None
@@ -300,6 +305,7 @@ class TerminalRelay:
             viewer.tell(said)
 
     def _fail(self, error: SynapseError) -> None:
+        self._error = error
         self._on_end()
         self._tell_all(Failed(error))
 
@@ -388,7 +394,7 @@ class RelayViewer:
         """Sends what there is, as far as the credit goes."""
         while (ring := self._relay.ring) is not None and not self._frames:
             self._follow(ring)
-            self._resume(ring)
+            await self._resume(ring)
             if self._position is None or self._shown_size != self._relay.size:
                 if not await self._send_snapshot():
                     return
@@ -408,13 +414,13 @@ class RelayViewer:
         if self._frames:
             self._changed.set()
 
-    def _resume(self, ring: OutputRing) -> None:
+    async def _resume(self, ring: OutputRing) -> None:
         """Goes on at the offset that the viewer has named, if its output is kept."""
         wanted, self._wanted_offset = self._wanted_offset, None
         if wanted is not None and self._wanted_run == self._relay.run and ring.holds(wanted):
             self._position = self.credited = wanted
             self._shown_size = self._relay.size
-            self.tell(Size(*self._relay.size))
+            await self._say(Size(*self._shown_size))
 
     async def _send_snapshot(self) -> bool:
         """Sends a snapshot; False if none is there yet."""
