@@ -44,7 +44,7 @@ export function needCard(need, context, { atAgent = false } = {}) {
     try {
       await api.post(path, body);
       card.settled = true; // the buttons stay as they are until the gateway shows what came of it
-      context.notify(`${done}: ${need.name} · ${need.title}`);
+      if (done) context.notify(`${done}: ${need.name} · ${need.title}`);
     } catch (error) {
       setBusy(buttons, false);
       if (error.status === 409) end(error.answeredBy ? `was answered by ${error.answeredBy}` : `is not open any more: ${error.message}`);
@@ -182,7 +182,7 @@ function doubtOf(need, settle, context) {
 
 function seenButton(need, settle, context) {
   const path = `/dashboard/agents/${encodeURIComponent(need.agent)}/seen`;
-  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "Seen") }, "Seen"), "read");
+  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "") }, "Seen"), "read");
 }
 
 /** Returns the foot of a card: what to type in a terminal instead, and the task's cancellation. */
