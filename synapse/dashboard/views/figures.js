@@ -3,7 +3,7 @@
  * table, which is also what a screen reader reads.
  */
 
-import { fill, h } from "../dom.js";
+import { fill, h, reveal } from "../dom.js";
 import { count, duration, timeOfDay } from "../format.js";
 import { amountPerRow, barsOverTime, sparkline, timesPerRow } from "../plot.js";
 
@@ -146,7 +146,7 @@ function tableOf(figures) {
     h("td", {}, count(row.finished - row.failed)),
     h("td", { class: row.failed ? "figures-failed" : null }, count(row.failed)),
   ];
-  const bodyRow = (name, row) => h("tr", {}, h("th", { scope: "row" }, h("bdi", {}, name)), ...cells(row));
+  const bodyRow = (name, row) => h("tr", {}, h("th", { scope: "row" }, h("bdi", {}, ...reveal(name))), ...cells(row));
   return h("div", { class: "figures-table", role: "region", "aria-label": "Figures per agent", tabIndex: 0 }, h("table", {},
     h("caption", {}, "Per agent; times are the median, and what 95 % stay below"),
     h("thead", {}, h("tr", {}, ...head.map((words) => h("th", { scope: "col" }, words)))),
