@@ -232,6 +232,7 @@ def test_on_a_phone_the_flow_is_a_list(browser: Browser) -> None:
 
         row = page.locator("[data-key=one]")
         expect(row.locator(".flow-brief")).to_have_text("user → codex")
+        expect(row.locator(".flow-brief")).to_be_visible()
         expect(row.locator(".flow-text")).to_have_text("message one")
         expect(row.locator(".flow-dots")).to_have_text("●○○○○")
         expect(row.locator(".flow-arrow")).to_be_hidden()
@@ -332,6 +333,7 @@ def test_images_are_shown_code_is_coloured_and_files_are_downloaded(page: Page) 
     expect(page.locator(".code-keyword")).to_have_text("import")
     expect(page.locator("a[href^=javascript]")).to_have_count(0)
     expect(page.locator("main img")).to_have_count(1)
+    assert "/dashboard/tasks/one/files/2" not in page.evaluate("() => fake.asked")
     with page.expect_download() as started:
         page.get_by_role("button", name="Download").first.click()
     assert started.value.suggested_filename == "a_b_.gif"
@@ -508,6 +510,10 @@ def test_figures_are_plots_with_units_and_a_table_with_the_same_numbers(page: Pa
 
     expect(page.get_by_role("img", name="Messages per minute: 6 in the last day")).to_be_visible()
     expect(page.locator(".figures-card")).to_have_count(3)
+    times = page.get_by_role("img", name="Median time to submitted 200 ms, to answered 45 s")
+    expect(times.locator("circle")).to_have_count(2)
+    expect(times.locator(".plot-tick").first).to_have_text("100 ms")
+    expect(page.get_by_role("img", name="Time waiting for a person: 1 min 30 s").locator("rect")).to_have_count(1)
     cells = page.get_by_role("row").nth(1)
     expect(cells).to_contain_text(HOSTILE[0])
     assert cells.get_by_role("cell").all_inner_texts() == [
