@@ -194,16 +194,8 @@ class AttachServer:
     def handle(self, frame: ToHost, connection: ViewerConnection) -> None:
         """Does what the viewer asks."""
         match frame:
-            case Hello(columns, rows, types, take):
-                connection.size, connection.wants_to_type = (columns, rows), types
-                if types and (take or (self._keyboard_owner is None and self._may_type(connection))):
-                    self._give_keyboard(connection)
-                    return
-                if not types:
-                    self._release_keyboard(connection)
-                elif self.types(connection):
-                    self._fit(connection)
-                connection.tell(Role(types=self.types(connection)))
+            case Hello():
+                self._greet(frame, connection)
             case Resize(columns, rows):
                 connection.size = columns, rows
                 if self.types(connection):
@@ -213,6 +205,17 @@ class AttachServer:
                     self._give_keyboard(connection)
             case _:
                 assert_never(frame)
+
+    def _greet(self, hello: Hello, connection: ViewerConnection) -> None:
+        connection.size, connection.wants_to_type = (hello.columns, hello.rows), hello.types
+        if hello.types and (hello.take or (self._keyboard_owner is None and self._may_type(connection))):
+            self._give_keyboard(connection)
+            return
+        if not hello.types:
+            self._release_keyboard(connection)
+        elif self.types(connection):
+            self._fit(connection)
+        connection.tell(Role(types=self.types(connection)))
 
     async def _serve(self, channel: ViewerChannel, connection: _Connection) -> None:
         jobs = [

@@ -11,7 +11,8 @@
 The viewer chooses the number of a terminal; a host has one, 0. Offsets count the bytes that the terminal has shown
 since the start of its agent, and `run` names that start: an offset of another run is worth nothing. A second open of
 the same terminal changes what the viewer wants, and with `after` null asks for another snapshot. A viewer drops output
-below the offset of its last snapshot.
+below the offset of its last snapshot. A host that skips output says so by output without bytes at the offset where it
+goes on.
 """
 
 from __future__ import annotations

@@ -257,6 +257,8 @@ class _Connection:
         if self._position is None or self._position < self._ring.start:
             self._position = made.offset
             self._credited = max(self._credited, made.offset)
+            # There may be no further output for a long time, and the other side has to know that some is missing.
+            await self._say(Output(made.offset, b""))
 
     async def _say(self, said: ToTerminalViewer) -> None:
         await self._channel.send(encode_to_viewer(HOST_TERMINAL, said))

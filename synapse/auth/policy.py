@@ -66,6 +66,8 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.FollowTask: READ,
     requests.GetStatus: READ,
     requests.FollowStatus: READ,
+    requests.WatchStatus: READ,
+    requests.GetScreen: ATTACH,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,

@@ -37,6 +37,7 @@ from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
 from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, page_url
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
+from synapse.gateway.figures import FigureCollector
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
@@ -46,9 +47,12 @@ from synapse.gateway.openapi import operations_dialect, public_paths
 from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
+from synapse.gateway.search import keep_search_current
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
+from synapse.gateway.terminals import PATH as TERMINALS_PATH
+from synapse.gateway.terminals import TerminalsSocket, terminal_relays
 from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
 from synapse.host.open_store import open_store
@@ -114,6 +118,7 @@ class Gateway:
             gateways=self._gateways,
             sockets=self._sockets,
         )
+        self._terminals = terminal_relays(self.directory, self._hosts)
         self._pages = Pages()
         self._tickets = new_tickets()
         self._sessions = SessionFile(plan.settings.home, self._clock)
@@ -160,6 +165,7 @@ class Gateway:
                 await self._gateways.publish(self._me)
                 jobs = [group.create_task(one.keep()) for one in self._autostarts()]
                 jobs.append(group.create_task(self._sweep()))
+                jobs.append(group.create_task(keep_search_current(self._store, is_on=self._settings.search)))
                 jobs.append(group.create_task(servers[1].keep_in_place(self._plan.identity.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
@@ -176,6 +182,7 @@ class Gateway:
                     job.cancel()
         finally:
             await self._gateways.withdraw(self._me.agent_id)
+            await self._terminals.close()
             await self._in_process.stop()
             self._hosts.close()
 
@@ -260,6 +267,7 @@ class Gateway:
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
+            collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),
@@ -347,7 +355,10 @@ class Gateway:
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
+            websockets={
+                WEBSOCKET_PATH: ForEveryCaller(hub_socket),
+                TERMINALS_PATH: ForEveryCaller(TerminalsSocket(self._terminals, acquire_slot=self._streams.acquire)),
+            },
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )
@@ -380,7 +391,7 @@ class Gateway:
             if not peer.via_socket:
                 return self._refreshed(self.auth.admit(scope))
             caller = local(scope)
-            return self._refreshed(_limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
+            return self._refreshed(limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
 
         return admit
 
@@ -394,13 +405,13 @@ class Gateway:
         return caller
 
 
-def _limited(caller: Caller) -> Caller:
+def limited(caller: Caller) -> Caller:
     """Returns the caller; an agent on the Unix socket has fewer rights than a person."""
     return caller if caller.may_decide else replace(caller, actions=_ACTIONS_OF_AGENTS)
 
 
 async def _limited_later(admitted: Awaitable[Caller]) -> Caller:
-    return _limited(await admitted)
+    return limited(await admitted)
 
 
 def describe(agent: GatewayAgent, state: str) -> ListedAgent:

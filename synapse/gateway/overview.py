@@ -76,12 +76,12 @@ class OverviewFollower:
     """Follows every agent of the directory while `following` is entered at least once."""
 
     def __init__(
-        self, directory: GatewayDirectory, home: Path, clock: Clock, *, away_seconds: float = AWAY_SECONDS
+        self, directory: GatewayDirectory, home: Path, clock: Clock, *, look_seconds: float = LOOK_SECONDS
     ) -> None:
         self.directory = directory
         self._home = home
         self._clock = clock
-        self._away_seconds = away_seconds
+        self._look_seconds = look_seconds
         self._agents: dict[str, _Followed] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._viewers = 0
@@ -156,7 +156,7 @@ class OverviewFollower:
                 self._looked.set()
                 for name in tuple(self._agents):
                     self.look_at_seen(name)
-                await pause(LOOK_SECONDS)
+                await pause(self._look_seconds)
 
     def _adjust(self, group: asyncio.TaskGroup) -> None:
         """Follows the agents that are in the directory, and no others."""
@@ -180,7 +180,7 @@ class OverviewFollower:
             followed.following = None
             followed.left_at = now
             self._fail(followed, AgentExited(_ENDED))
-        elif now - followed.left_at >= self._away_seconds:
+        elif now - followed.left_at >= AWAY_SECONDS:
             del self._agents[name]
             self._notify(name)
 
@@ -189,7 +189,7 @@ class OverviewFollower:
             try:
                 async with aclosing(followed.agent.watch_status()) as statuses:
                     async for status in statuses:
-                        followed.status, followed.error = status, None
+                        followed.status, followed.error = dict(status), None
                         self._show(followed)
                 self._fail(followed, AgentExited(_ENDED))
             except SynapseError as error:
@@ -381,9 +381,11 @@ class Overviews:
         current, finished = object_in(status, "current_task"), objects_in(status, "finished")
         ids = {str(task.get("id", "")) for task in (current, *finished)}
         visible = await self._visible(ids, caller)
-        shown = {name: status[name] for name in _PUBLIC_STATUS if name in status}
-        shown["current_task"] = current if current.get("id") in visible else None
-        return {**shown, "finished": [task for task in finished if task.get("id") in visible]}
+        return {
+            **{name: value for name, value in status.items() if name in _PUBLIC_STATUS},
+            "current_task": current if current.get("id") in visible else None,
+            "finished": [task for task in finished if task.get("id") in visible],
+        }
 
     async def _visible(self, task_ids: Iterable[str], caller: Caller) -> set[str]:
         """Returns those of the tasks that the caller may see."""
@@ -400,7 +402,7 @@ class Overviews:
 
 
 _WAITING: Final = frozenset({TaskState.SUBMITTED})
-_PUBLIC_STATUS: Final = ("state", "since", "agent_id", "agent_type", "name", "started_at")
+_PUBLIC_STATUS: Final = frozenset({"state", "since", "agent_id", "agent_type", "name", "started_at"})
 """The fields of a host's status that say nothing about tasks or this machine."""
 
 

@@ -38,7 +38,7 @@ AgentName = Callable[[Task], str]
 
 LONGEST_PREVIEW: Final = 300
 LONGEST_TEXT: Final = 2000
-"""How many characters of each text a timeline shows."""
+"""How many characters of any other text a row, an event or a timeline shows."""
 SHOWN_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The media types that a browser shows in place. All others are downloaded: SVG, for one, may hold scripts."""
 # Bytes of an agent are served from the page's own origin, so nothing in them may run or be taken for something else.
@@ -167,8 +167,8 @@ def task_row(task: Task, agent_name: AgentName) -> Wire:
         "context_id": task.context_id,
         "asks": task.question is not None,
         "reason": task.reason,
-        "note": task.note,
-        "attention": task.attention,
+        "note": task.note[:LONGEST_TEXT],
+        "attention": task.attention[:LONGEST_TEXT],
         "files": len(_files(task)),
     }
 
@@ -198,8 +198,9 @@ def _answer(task: Task) -> str:
 
 def _files(task: Task) -> list[FilePart]:
     """Returns the files of the task in the order of their numbers: those of its messages, then of its artifacts."""
-    holders = (*task.history, *task.artifacts)
-    return [part for holder in holders for part in holder.parts if isinstance(part, FilePart)]
+    parts = [part for message in task.history for part in message.parts]
+    parts += [part for artifact in task.artifacts for part in artifact.parts]
+    return [part for part in parts if isinstance(part, FilePart)]
 
 
 def _numbered(task: Task) -> EncodeFile:

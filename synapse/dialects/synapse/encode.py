@@ -1,7 +1,7 @@
 """Encodes tasks, streams, the host's status and errors for the synapse dialect.
 
-A host has two streams: the updates of a task, with a `snapshot` first, and the states of the agent. An error is
-`{"error": {"code", "message", "hint"}}` with an HTTP status.
+A host has three streams: the updates of a task, with a `snapshot` first, the states of the agent, and its whole status.
+An error is `{"error": {"code", "message", "hint"}}` with an HTTP status.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from typing import Final
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import AgentStatus, HoldReason
-from synapse.core.errors import SynapseError, describe
+from synapse.core.errors import SynapseError, UnsupportedOperation, describe
 from synapse.core.events import Update
 from synapse.core.message import Json
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, StyledScreen, ToolsStatus
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 from synapse.core.task_metadata import recorded_question
 from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
 from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.task_json import Wire, event_fields, http_status, task_object
+
+_LONGEST_TEXT: Final = 300
+"""How much of a message is shown where only its beginning is needed."""
 
 BUSY_WORDS: Final[Mapping[str, str]] = {
     STARTING: "BUSY",
@@ -30,6 +33,8 @@ BUSY_WORDS: Final[Mapping[str, str]] = {
     WAITING: "BUSY",
     EXITED: "BUSY",
 }
+
+_REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
 
 
 def encode_task(task: Task) -> bytes:
@@ -72,38 +77,43 @@ def encode_nothing(_result: None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    entry, view, question = status.entry, status.view, _question(status)
+    return to_json(status_object(status))
+
+
+def encode_watched_status(status: HostStatus) -> WireEvent:
+    """Returns the event of a stream for the whole status."""
+    return WireEvent("", "status", encode_status(status))
+
+
+def encode_screen(screen: StyledScreen | None) -> bytes:
+    if screen is None:
+        return b""
     return to_json(
         {
-            "status": BUSY_WORDS[view.state],
-            "state": view.state,
-            "why": view.why,
-            "source": view.source,
-            "since": instant(view.since),
-            "gate": view.gate,
-            "agent_id": entry.agent_id,
-            "agent_type": entry.agent_type,
-            "name": entry.name,
-            "port": entry.port,
-            "pid": entry.pid,
-            "socket": entry.socket,
-            "endpoint": entry.endpoint,
-            "working_dir": entry.working_dir,
-            "started_at": entry.started_at,
-            "current_task": None if status.current is None else task_object(status.current),
-            "queue_depth": len(status.queue),
-            "held": _held(status),
-            "attention": _attention(status, question),
-            "question": question,
-            "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
-            "store_fault": status.store_fault,
-            "tools": _tools(status.tools),
-            "sightings": [
-                {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
-                for one in view.observations
+            "version": screen.version,
+            "columns": screen.columns,
+            "rows": screen.rows,
+            "cursor": screen.cursor,
+            "alternate": screen.alternate,
+            "title": screen.title,
+            "lines": [
+                [[run.text, dict(run.style)] if run.style else [run.text] for run in line] for line in screen.lines
             ],
         }
     )
+
+
+def answer_screen(screen: StyledScreen | None) -> WireAnswer:
+    """Returns the screen with its version as the ETag; 304 if the reader has that version."""
+    if screen is None:
+        return WireAnswer(304, b"", _REVALIDATED)
+    return WireAnswer(200, encode_screen(screen), (*_REVALIDATED, (b"etag", f'"{screen.version}"'.encode("ascii"))))
+
+
+def encode_screen_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`. An agent without a terminal has no such document."""
+    answer = encode_error(error)
+    return answer._replace(status=404) if isinstance(error, UnsupportedOperation) else answer
 
 
 def encode_external(agent: ExternalAgent) -> bytes:
@@ -140,13 +150,58 @@ def encode_update(update: Update) -> WireEvent:
 
 def encode_agent_status(status: AgentStatus) -> WireEvent:
     """Returns the event of a stream for the agent's status, with fields of `GET /status`."""
-    wire = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
-    return WireEvent("", "status", to_json(wire))
+    return WireEvent("", "status", to_json(status_fields(status)))
+
+
+def status_fields(status: AgentStatus) -> Wire:
+    """Returns the fields of `GET /status` that are known of an agent whose host has ended, too."""
+    return {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`."""
     return WireAnswer(http_status(type(error)), to_json({"error": describe(error)}), error_headers(error))
+
+
+def status_object(status: HostStatus) -> Wire:
+    """Returns what `GET /status` answers."""
+    entry, view, question = status.entry, status.view, _question(status)
+    wire: Wire = {
+        "status": BUSY_WORDS[view.state],
+        "state": view.state,
+        "why": view.why,
+        "source": view.source,
+        "since": instant(view.since),
+        "gate": view.gate,
+        "agent_id": entry.agent_id,
+        "agent_type": entry.agent_type,
+        "name": entry.name,
+        "port": entry.port,
+        "pid": entry.pid,
+        "socket": entry.socket,
+        "endpoint": entry.endpoint,
+        "working_dir": entry.working_dir,
+        "started_at": entry.started_at,
+        "current_task": None if status.current is None else task_object(status.current),
+        "queue_depth": len(status.queue),
+        "held": _held(status),
+        "attention": _attention(status, question),
+        "question": question,
+        "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
+        "owes": [
+            {"task_id": task.id, "to": task.sender_name, "text": task.message.text[:_LONGEST_TEXT]}
+            for task in status.owes
+        ],
+        "store_fault": status.store_fault,
+        "tools": _tools(status.tools),
+        "sightings": [
+            {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
+            for one in view.observations
+        ],
+    }
+    if status.finished is not None:
+        wire["finished"] = [task_object(task) for task in status.finished]
+    return wire
 
 
 def _held(status: HostStatus) -> Wire | None:
@@ -202,7 +257,16 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
         items.append({"task_id": task.id, "text": title, "receipt": "", "question_id": question_id})
     for task in status.attention:
         receipt = task.receipt.step.value if task.receipt else ""
-        items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})
+        items.append(
+            {
+                "task_id": task.id,
+                "text": task.attention,
+                "receipt": receipt,
+                "since": instant(task.updated_at),
+                "from": task.sender_name,
+                "message": task.message.text[:_LONGEST_TEXT],
+            }
+        )
     held = status.held
     # Another item reports the question or the task in doubt that messages wait for.
     if held is not None and held.is_overdue and held.reason not in (HoldReason.DIALOG, HoldReason.IN_DOUBT):

@@ -223,12 +223,50 @@ def test_what_its_own_host_demands_is_not_said_to_be_ignored(house: House) -> No
     assert "ignored" not in ran.out
 
 
-@pytest.mark.parametrize("line", ["start gateway --port 0 --grpc-port 0", "gateway --port 0", "keys create mine"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "start gateway --port 0 --grpc-port 0",
+        "gateway --port 0",
+        "keys create mine",
+        "dashboard --no-open --port 0",
+        "dashboard --json",
+        "dashboard revoke --all",
+    ],
+)
 def test_an_agent_opens_no_gateway_and_makes_no_key(house: House, line: str) -> None:
     said = house.inside(f"SYNAPSE_AGENTS_MAY_APPROVE=1 ./typed {line}")
 
     assert "code=7" in said
     assert "only a person may" in " ".join(said.split())
+
+
+def test_an_agent_gets_no_link_to_the_dashboard_and_nothing_from_its_port(house: House) -> None:
+    assert house.run("start", "gateway", "--port", str(own_port()), "--grpc-port", "0").code == 0
+    gateway = json.loads(next((house.home / "gateways").glob("[!.]*.json")).read_text(encoding="utf-8"))
+    python = f"{sys.executable} ask.py {gateway['socket']}"
+    (house.folder / "ask.py").write_text(ASK, encoding="utf-8")
+    page = f"http://127.0.0.1:{gateway['port']}/dashboard/session"
+    fetch = f"{sys.executable} -c \"import urllib.request; urllib.request.urlopen('{page}')\""
+
+    try:
+        said = house.run("dashboard", "--json")
+        own = house.inside("./typed dashboard --json")
+        stripped = house.inside("./stripped dashboard --json")
+        asked = house.inside(f"{python} POST /dashboard/links '{{}}'")
+        left = house.left_behind(f"setsid ./noted out {python} POST /dashboard/links '{{}}' & true", "out")
+        fetched = house.inside(f"{fetch} 2>&1 | tail -1")
+    finally:
+        assert house.run("stop", "gateway").code == 0
+
+    assert "#code=" in said.out
+    assert "person_required" in own
+    assert "person_required" in stripped
+    assert "403 Forbidden" in asked
+    assert "person_required" in asked
+    assert "person_required" in left
+    assert "401" in fetched
+    assert "#code=" not in own + stripped + asked + left
 
 
 @pytest.mark.parametrize(

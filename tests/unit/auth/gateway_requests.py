@@ -11,6 +11,7 @@ from synapse.auth.api_keys import ApiKey, compose
 from synapse.auth.authenticators import Authenticator, KeyAuthenticator
 from synapse.auth.gateway import AuthLimits, GatewayAuth, RateLimit, nothing_is_public
 from synapse.auth.record_file import digest_of
+from synapse.auth.sessions import SessionAuthenticator
 from synapse.core.caller import AuthMethods, Caller
 from synapse.core.errors import StoreFailed
 from synapse.server.asgi import Scope
@@ -60,7 +61,7 @@ def a_scope(
     }
 
 
-def make_auth(
+def make_auth(  # noqa: PLR0913 - the rules of who may call
     *authenticators: Authenticator,
     clock: FakeClock,
     shelf: KeyShelf | None = None,
@@ -68,6 +69,7 @@ def make_auth(
     names: WebNames | None = None,
     is_public: Callable[[str], bool] = nothing_is_public,
     limits: AuthLimits | None = None,
+    sessions: SessionAuthenticator | None = None,
 ) -> GatewayAuth:
     known: Sequence[Authenticator] = (KeyAuthenticator(shelf, clock), *authenticators) if shelf else authenticators
     return GatewayAuth(
@@ -77,6 +79,7 @@ def make_auth(
         names=names or WebNames([HOST]),
         limits=limits or AuthLimits(),
         is_public=is_public,
+        sessions=sessions,
     )
 
 

@@ -51,3 +51,28 @@ def test_own_pages_and_listed_origins_are_accepted() -> None:
     for origin in (b"https://gw.example.evil", b"null", b""):
         with pytest.raises(ForeignOrigin):
             names.check_origin([(b"origin", origin)])
+
+
+def test_the_own_page_comes_from_the_address_that_it_calls_or_from_the_public_one() -> None:
+    names = WebNames(["gw.example", "localhost:8000"], own=["https://Public.example"], origins=["https://app.example"])
+
+    def headers(host: bytes, origin: bytes) -> list[tuple[bytes, bytes]]:
+        return [(b"host", host), (b"origin", origin)]
+
+    names.check_own_page([(b"host", b"gw.example")], needs_origin=False)
+    for origin in (b"http://gw.example", b"https://GW.example", b"https://public.example"):
+        names.check_own_page(headers(b"gw.example", origin), needs_origin=True)
+    for origin in (b"http://localhost:8000", b"https://app.example", b"null", b"", b"http://gw.example.evil"):
+        with pytest.raises(ForeignOrigin):
+            names.check_own_page(headers(b"gw.example", origin), needs_origin=False)
+    with pytest.raises(ForeignOrigin, match="Host"):
+        names.check_own_page(headers(b"public.example", b"https://public.example"), needs_origin=True)
+
+
+def test_the_own_page_of_a_gateway_without_known_names_has_the_name_that_it_calls() -> None:
+    names = WebNames(None)
+
+    names.check_own_page([(b"host", b"box:8000"), (b"origin", b"https://box:8000")], needs_origin=True)
+    for headers in ([(b"host", b"box:8000")], [(b"host", b"box:8000"), (b"origin", b"https://box:9000")]):
+        with pytest.raises(ForeignOrigin):
+            names.check_own_page(headers, needs_origin=True)

@@ -8,6 +8,7 @@ import logging
 
 import pytest
 
+from synapse.core.caller import Caller
 from synapse.core.errors import FeedLagged, TaskNotFound
 from synapse.core.events import StateChanged, Update
 from synapse.core.task import TaskState
@@ -208,3 +209,21 @@ async def test_a_defect_in_the_feed_is_logged_and_the_reader_gets_no_details(cap
     assert b'"code":"internal"' in exchange.body
     assert b"secret" not in exchange.body
     assert [record.message for record in caplog.records] == ["stream_failed"]
+
+
+async def test_a_stream_ends_with_an_error_when_its_reader_loses_its_access() -> None:
+    is_valid = True
+    reader = Caller(holds=lambda: is_valid)
+    service = feed_of(SNAPSHOT)
+    app = HttpApp(service, [DIALECT], admit=lambda _: reader, limits=HttpLimits(recheck_seconds=0.01))
+    exchange = subscription()
+    running = asyncio.ensure_future(exchange.run(app))
+    await exchange.until(lambda: b"event: snapshot" in exchange.body)
+
+    is_valid = False
+    await running
+
+    assert b"event: error" in exchange.body
+    assert b"no longer valid" in exchange.body
+    assert exchange.sent[-1] == {"type": "http.response.body", "body": b""}
+    assert service.feed_closed

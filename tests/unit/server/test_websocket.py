@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import MutableMapping
@@ -12,8 +13,8 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.errors import AccessDenied, PersonRequired
 from synapse.server.app import HttpApp
-from synapse.server.asgi import Scope
-from synapse.server.websocket import ChannelClosed, WebSocketChannel
+from synapse.server.asgi import HttpLimits, Scope
+from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel
 from tests.unit.server.exchange import ME, FixedService
 from tests.unit.server.test_app import DIALECT
 
@@ -157,3 +158,45 @@ async def test_nothing_is_received_after_the_end() -> None:
     await Call().run(read_on)
 
     assert ends == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["synapse.terminals", "token.secret"], "synapse.terminals"), (["other"], None), ([], None)],
+)
+async def test_a_subprotocol_is_named_if_it_is_offered(offered: list[str], chosen: str | None) -> None:
+    async def handler(channel: WebSocketChannel, _caller: Caller) -> None:
+        await channel.accept("synapse.terminals")
+
+    call = Call()
+    call.scope["subprotocols"] = offered
+    await call.run(handler)
+
+    assert call.sent[0].get("subprotocol") == chosen
+
+
+async def test_a_connection_ends_when_its_caller_loses_its_access() -> None:
+    is_valid, has_ended = True, asyncio.Event()
+
+    async def handler(channel: WebSocketChannel, _caller: Caller) -> None:
+        nonlocal is_valid
+        await channel.accept()
+        is_valid = False
+        try:
+            await asyncio.Event().wait()
+        finally:
+            has_ended.set()
+
+    call = Call()
+    app = HttpApp(
+        FixedService(None),
+        [DIALECT],
+        admit=lambda _: Caller(holds=lambda: is_valid),
+        websockets={"/attach": ForEveryCaller(handler)},
+        limits=HttpLimits(recheck_seconds=0.01),
+    )
+    async with asyncio.timeout(5):
+        await app(call.scope, call.receive, call.send)
+
+    assert has_ended.is_set()
+    assert call.sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "unauthenticated"}
