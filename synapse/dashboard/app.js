@@ -12,7 +12,7 @@
  * as "a" to what it does in this view. Elements with the attribute `data-item` are what `j` and `k` step through.
  *
  * `context` is what a view may use:
- *     api, live, session               see api.js, live.js; session = {id, name, actions, expires_at}
+ *     api, live, session               see api.js, live.js; session = {id, name, actions, max_body_bytes, …}
  *     navigate(hash), openTask(id), openAgent(id)
  *     announce(text)                   says it to screen readers
  *     notify(text), fail(error)        a line at the bottom of the page that goes by itself; an error stays

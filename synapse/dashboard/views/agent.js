@@ -192,8 +192,13 @@ function taskLink(id) {
 function messageOf(task) {
   return h("li", { class: "message" },
     h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
-    h("div", { class: "prose" }, reveal(task.text)),
-    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer)) : null);
+    h("div", { class: "prose" }, reveal(task.text), cut(task.text) ? " …" : null),
+    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), cut(task.answer) ? [" … ", h("a", { class: "link", href: `#/tasks/${encodeURIComponent(task.id)}` }, "whole answer")] : null) : null);
+}
+
+/** Rows of tasks have the beginning of long texts. */
+function cut(text) {
+  return text.length >= 300;
 }
 
 function stepsOf(task) {
