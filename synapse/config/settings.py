@@ -98,6 +98,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "person_proof": "what proves a person: process (not an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
+    "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
     "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
 }
@@ -205,6 +206,7 @@ class Settings:
     person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
+    session_hours: float = 12.0
     push_attempts: int = 12
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.message import Part, Sender
-from synapse.core.requests import CommandResult, HostCommand
+from synapse.core.message import Json, Part, Sender
+from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand
 
 RETURN_SECONDS: Final = 10.0
 """How long followers of an agent wait for its host to return, as after `synapse restart`."""
@@ -115,6 +115,14 @@ class HostClient(Protocol):
         Raises:
             AgentNotResponding: the host neither answers nor closes the connection.
             AgentFailed: the host refuses the request.
+        """
+        ...
+
+    def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[Json, None]:
+        """Yields the JSON of the host's `GET /status?finished=N`, then each change of it: what `client.overview` reads.
+
+        When the host ends, the stream yields only the state `exited`, why, and since when. It continues and ends as
+        `follow_status` does, and raises the same errors.
         """
         ...
 
