@@ -157,7 +157,7 @@ class TopApp(App[None]):
         self._draw_all()
 
     def on_resize(self) -> None:
-        self.query_one("#detail").styles.height = max(3, self.size.height // 3)
+        self.query_one("#detail").styles.height = max(2, self.size.height // 3)
         self.call_after_refresh(self._draw_all)
 
     @work

@@ -16,13 +16,12 @@ from typing import Any, Final
 from synapse.client.overview import Need, Row, in_order, row_of
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
+from synapse.core.message import Json
 from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry
 
-Status = dict[str, Any]
-"""The JSON of a host's `GET /status`."""
-WatchStatus = Callable[[AgentEntry], AsyncGenerator[Status, None]]
-"""Yields the statuses of an agent's host. Raises SynapseError when it does not answer any more."""
+WatchStatus = Callable[[AgentEntry], AsyncGenerator[Json, None]]
+"""Yields the JSON of a host's `GET /status`, and each change of it; see `core.registry.HostClient.watch_status`."""
 SeenUntil = Callable[[str], datetime | None]
 """Returns until when the person has seen the answers of an agent, by its id."""
 
@@ -107,12 +106,12 @@ class RowFollower:
             try:
                 async with aclosing(self._watch_status(agent.entry)) as statuses:
                     async for status in statuses:
-                        self._set(agent, status, None)
+                        self._set(agent, dict(status), None)
             except SynapseError as error:
                 self._set(agent, None, error)
             await pause(RETRY_SECONDS)
 
-    def _set(self, agent: _Followed, status: Status | None, error: SynapseError | None) -> None:
+    def _set(self, agent: _Followed, status: dict[str, Any] | None, error: SynapseError | None) -> None:
         agent.status, agent.error = status, error
         agent.seen = self._seen_until(agent.entry.agent_id)
         row = row_of(agent.entry, status, agent.seen, error)
@@ -153,7 +152,7 @@ class _Followed:
         self.entry = entry
         self.row = row
         self.following = following
-        self.status: Status | None = None
+        self.status: dict[str, Any] | None = None
         self.error: SynapseError | None = None
         self.seen: datetime | None = None
         self.is_news = True

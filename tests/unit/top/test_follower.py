@@ -14,23 +14,24 @@ import pytest
 from synapse.client.overview import Need
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotResponding
+from synapse.core.message import Json
 from synapse.registry.files import FileRegistry, start_time
-from synapse.top.follower import RowFollower, Status
-from tests.unit.top.statuses import NOW, answered, asking, ready, working
+from synapse.top.follower import RowFollower
+from tests.unit.top.statuses import NOW, Fields, answered, asking, ready, working
 
 
 class FakeHosts:
     """The streams of hosts: yields what a test tells for an agent, or breaks."""
 
     def __init__(self) -> None:
-        self._told: dict[str, asyncio.Queue[Status | None]] = {}
+        self._told: dict[str, asyncio.Queue[Fields | None]] = {}
         self.opened: list[str] = []
 
-    def tell(self, agent_id: str, status: Status | None) -> None:
+    def tell(self, agent_id: str, status: Fields | None) -> None:
         """Sends a status; None breaks the stream."""
         self._told.setdefault(agent_id, asyncio.Queue()).put_nowait(status)
 
-    async def watch_status(self, entry: AgentEntry) -> AsyncGenerator[Status, None]:
+    async def watch_status(self, entry: AgentEntry) -> AsyncGenerator[Json, None]:
         self.opened.append(entry.agent_id)
         told = self._told.setdefault(entry.agent_id, asyncio.Queue())
         while (status := await told.get()) is not None:
