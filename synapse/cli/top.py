@@ -93,4 +93,6 @@ def _show() -> int:
     )
     process.run(app.run_async())
     hosts.close()
+    if app.failure is not None:
+        raise app.failure
     return app.return_code or 0

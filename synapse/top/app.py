@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -138,6 +139,8 @@ class TopApp(App[None]):
         """Questions whose answer is on its way or was taken."""
         self._drawn: dict[str, Content] = {}
         self._silence: Timer | None = None
+        self.failure: BaseExceptionGroup[SynapseError] | None = None
+        """Why the app could not go on."""
 
     @override
     def compose(self) -> ComposeResult:
@@ -152,6 +155,9 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         self.query_one("#filter", Input).cursor_blink = False  # a blinking cursor redraws for ever
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Without this the terminal would stay as the app has set it.
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self._follow()
         self.set_interval(1.0, self._tick)
         self._draw_all()
@@ -162,7 +168,12 @@ class TopApp(App[None]):
 
     @work
     async def _follow(self) -> None:
-        await self._follower.run()
+        try:
+            await self._follower.run()
+        except* SynapseError as errors:
+            # Leaves the terminal in order first: the command then reports it as any other error.
+            self.failure = errors
+            self.exit()
 
     @property
     def _rows(self) -> RowList:

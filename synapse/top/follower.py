@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from synapse.client.overview import Need, Row, in_order, row_of
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import SynapseError
+from synapse.core.errors import RegistryFailed, SynapseError
 from synapse.core.message import Json
 from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry
@@ -65,7 +65,7 @@ class RowFollower:
         return agent.entry if agent else None
 
     async def run(self) -> None:
-        """Follows until it is cancelled. Raises RegistryFailed for a folder that cannot be read."""
+        """Follows until it is cancelled. Raises RegistryFailed, in a group, when the folder cannot be read."""
         modified_at, looks = -1, 0
         every = int(ALIVE_SECONDS / LOOK_SECONDS)
         async with asyncio.TaskGroup() as group:
@@ -73,7 +73,7 @@ class RowFollower:
                 latest = _modified_at(self._registry.folder)
                 if latest != modified_at or looks % every == 0:
                     modified_at = latest
-                    self._take(await asyncio.to_thread(self._registry.entries), group, is_first=looks == 0)
+                    self._take(await self._entries(), group, is_first=looks == 0)
                 self._look_at_seen_marks()
                 looks += 1
                 await pause(LOOK_SECONDS)
@@ -81,6 +81,13 @@ class RowFollower:
     def look_again(self) -> None:
         """Reads the seen marks now: this process has just written one."""
         self._look_at_seen_marks()
+
+    async def _entries(self) -> list[AgentEntry]:
+        try:
+            return await asyncio.to_thread(self._registry.entries)
+        except OSError as error:
+            why = error.strerror or error
+            raise RegistryFailed(f"the registry {self._registry.folder} cannot be used: {why}") from error
 
     def _take(self, entries: Iterable[AgentEntry], group: asyncio.TaskGroup, *, is_first: bool) -> None:
         """Begins to follow new agents and those that were restarted, and leaves those that are gone."""
