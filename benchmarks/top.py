@@ -75,6 +75,7 @@ class FakeHosts:
         self._folder = folder
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
+        self._streams: list[asyncio.Future[None]] = []
         self._texts = [f"write part {number}" for number in range(AGENTS)]
         self._changed = [asyncio.Event() for _ in range(AGENTS)]
 
@@ -84,6 +85,9 @@ class FakeHosts:
         await self._listen()
         listening.set()
         await self._ended.wait()
+        for changed in self._changed:
+            changed.set()
+        await asyncio.gather(*self._streams)
 
     def stop(self) -> None:
         self._call(self._ended.set)
@@ -110,13 +114,18 @@ class FakeHosts:
             registry.write(entry)
 
     async def _answer(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(_HEAD)
-        while not writer.is_closing():
-            self._changed[number].clear()
-            writer.write(b"event: status\ndata: " + json.dumps(self._status(number)).encode() + b"\n\n")
-            await writer.drain()
-            await self._changed[number].wait()
+        over = asyncio.get_running_loop().create_future()
+        self._streams.append(over)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(_HEAD)
+            while not self._ended.is_set():
+                self._changed[number].clear()
+                writer.write(b"event: status\ndata: " + json.dumps(self._status(number)).encode() + b"\n\n")
+                await writer.drain()
+                await self._changed[number].wait()
+        finally:
+            over.set_result(None)
 
     def _status(self, number: int) -> dict[str, Any]:
         task = {
