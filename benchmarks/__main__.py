@@ -23,6 +23,7 @@ from benchmarks import (
     search,
     serving,
     sockets,
+    top,
 )
 from benchmarks.rows import QUICK, WHOLE, Effort, Row
 from benchmarks.table import as_text, into_document, load_average
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "sockets": (sockets.TITLE, sockets.run),
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),
+    "top": (top.TITLE, top.run),
 }
 
 

@@ -15,6 +15,7 @@ VERBS = {
     "stop": ("start", "stop an agent"),
     "restart": ("start", "restart a background agent with its name, port, folder and arguments"),
     "list": ("agents", "list running agents and what they are doing"),
+    "top": ("top", "show all agents live: who needs you, who is doing what"),
     "status": ("agents", "show one agent or task; --explain shows the evidence for its state"),
     "attach": ("attach", "open an agent's terminal in this one"),
     "watch": ("watch", "follow the events of tasks"),

@@ -2,9 +2,8 @@
 
 import os
 import sys
-from unicodedata import category, east_asian_width
 
-from synapse.client.lines import plain
+from synapse.client.lines import cut, plain, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,23 +58,6 @@ def safe(text: str) -> str:
     from synapse.core.text import sanitise
 
     return sanitise(text)
-
-
-def cut(text: str, columns: int) -> str:
-    """Shortens `text` to so many columns, with an ellipsis."""
-    if width(text) <= columns:
-        return text
-    kept = ""
-    for char in text:
-        if width(kept + char) > columns - 1:
-            break
-        kept += char
-    return kept + "…"
-
-
-def width(text: str) -> int:
-    """Returns how many columns `text` takes in a terminal."""
-    return sum(0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _line(cells: "Sequence[str]", widths: "Sequence[int]") -> str:

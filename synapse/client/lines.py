@@ -1,7 +1,7 @@
-"""Puts texts of others on one line for people, and shortens paths. Light: `synapse list` imports it."""
+"""Puts texts of others on one line for people, and shortens texts and paths. Light: `synapse list` imports it."""
 
 import os
-from unicodedata import category
+from unicodedata import category, east_asian_width
 
 _CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -25,3 +25,23 @@ def short_path(path: str) -> str:
     home = os.path.expanduser("~").rstrip(os.sep)
     is_inside = home and (path == home or path.startswith(home + os.sep))
     return f"~{path[len(home) :]}" if is_inside else path
+
+
+def cut(text: str, columns: int, ellipsis: str = "…") -> str:
+    """Shortens `text` to so many columns; `ellipsis` stands for the rest."""
+    if width(text) <= columns:
+        return text
+    kept, room = 0, columns - width(ellipsis)
+    for char in text:
+        room -= width(char)
+        if room < 0:
+            break
+        kept += 1
+    return text[:kept] + ellipsis
+
+
+def width(text: str) -> int:
+    """Returns how many columns `text` takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,63 +11,13 @@ from pathlib import Path
 import pytest
 
 from synapse.client.seen import seen_until
-from tests.integration.cli.session import COMMAND, Session, session
+from tests.e2e.tmux import Terminal
+from tests.integration.cli.session import Session, session
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
-
-
-PROMPTS = ("$", ">", ">>>")
-
-
-class Terminal:
-    """A tmux of its own with one shell in it."""
-
-    def __init__(self, here: Session, columns: int = 90, rows: int = 24) -> None:
-        self._socket = here.home / "tmux"
-        environ = here.environ | {"PS1": "$ ", "TERM": "xterm-256color", "HISTFILE": "/dev/null"}
-        size = ["-x", str(columns), "-y", str(rows)]
-        shell = ["env", *(f"{name}={value}" for name, value in environ.items()), "bash", "--norc", "--noprofile"]
-        subprocess.run(
-            ["tmux", "-S", str(self._socket), "-f", "/dev/null", "new-session", "-d", *size, *shell],
-            cwd=here.folder,
-            check=True,
-        )
-        self.wait("$")
-
-    def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", text)
-        self.press("Enter")
-
-    def press(self, key: str) -> None:
-        self._tmux("send-keys", key)
-
-    def run(self, *arguments: str) -> None:
-        self.type(shlex.join([*COMMAND, *arguments]))
-
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p").rstrip()
-
-    def wait(self, words: str) -> str:
-        """Returns the screen once a line of it begins with `words`, and with nothing more for a prompt."""
-        pattern = f"^{re.escape(words)}" + ("$" if words in PROMPTS else "")
-        script = 'until tmux -S "$0" capture-pane -p | grep -qP -- "$1"; do sleep 0.05; done'
-        try:
-            subprocess.run(["bash", "-c", script, str(self._socket), pattern], timeout=20, check=True)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"{words!r} was not seen on:\n{self.screen()}")
-        return self.screen()
-
-    def close(self) -> None:
-        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], check=False, capture_output=True)
-
-    def _tmux(self, *arguments: str) -> str:
-        ran = subprocess.run(
-            ["tmux", "-S", str(self._socket), *arguments], check=True, capture_output=True, encoding="utf-8"
-        )
-        return ran.stdout
 
 
 @pytest.fixture

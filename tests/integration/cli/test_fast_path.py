@@ -94,3 +94,12 @@ def test_a_result_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path: 
     assert done.returncode in (1, 3)
     assert done.stderr.startswith("Error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_only_the_overview_itself_loads_textual(tmp_path: Path) -> None:
+    environ = Session(tmp_path).environ
+    drawing = {"textual", "rich", "synapse.top.app"}
+
+    assert not modules_of([*COMMAND, "top", "--once"], environ) & drawing
+    assert not modules_of([*COMMAND, "list"], environ) & {*drawing, "synapse.top"}
+    assert drawing <= modules_of([sys.executable, "-c", "import synapse.top.app"], environ)

@@ -55,6 +55,7 @@ class FakeHost:
         """Whether streams end before their first event."""
         self.changed = threading.Condition()
         self._events: dict[str, list[Fields]] = {}
+        self._is_ending = False
 
     @contextmanager
     def serving(self) -> Generator[FakeHost]:
@@ -71,10 +72,25 @@ class FakeHost:
             try:
                 yield self
             finally:
+                with self.changed:
+                    self._is_ending = True
+                    self.changed.notify_all()
                 server.shutdown()
                 thread.join()
                 self.registry.remove(self.entry.agent_id)
                 Path(path).unlink()
+
+    def tell(self, **fields: Any) -> None:
+        """Changes the status, which followers see at once."""
+        with self.changed:
+            self.state = {**self.state, **fields}
+            self.changed.notify_all()
+
+    def status_after(self, told: Fields | None) -> Fields | None:
+        """Returns the status once it is another than the one that was told; None when the host ends."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._is_ending or self.state is not told)
+            return None if self._is_ending else self.state
 
     def answer(self, task: Fields, text: str, *, inferred: bool = False) -> None:
         artifact = {
@@ -146,6 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
         match path.strip("/").split("/"):
             case ["status"]:
                 self._answer(200, {**self.fake.entry.as_dict(), **self.fake.state})
+            case ["status", "watch"]:
+                self._watch()
             case ["queue"]:
                 waiting = [task for task in self.fake.tasks.values() if task["status"] == "submitted"]
                 self._answer(200, {"tasks": waiting})
@@ -231,6 +249,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.fake.change(task, **fields)
         self._answer_task(task_id, bare=False)
 
+    def _watch(self) -> None:
+        self._begin_stream()
+        told: Fields | None = None
+        while (told := self.fake.status_after(told)) is not None:
+            self._write_chunk(f"event: status\ndata: {json.dumps({**self.fake.entry.as_dict(), **told})}\n\n")
+        self._write_chunk("event: error\ndata: {}\n\n")
+
     def _stream(self, task_id: str) -> None:
         task = self.fake.find(task_id)
         if task is None:
@@ -238,14 +263,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         after = self.headers.get("Last-Event-ID", "")
         self.fake.resumed_after.append(after)
+        self._begin_stream()
+        if self.fake.is_mute:
+            return
+        self._write_events(task["id"], int(after or 0))
+
+    def _begin_stream(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self._write_chunk(": hello\n\n")
-        if self.fake.is_mute:
-            return
-        self._write_events(task["id"], int(after or 0))
 
     def _write_events(self, task_id: str, seen: int) -> None:
         written = 0

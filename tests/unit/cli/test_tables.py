@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synapse.cli.output import print_notice, print_part, print_result
-from synapse.cli.tables import cut, painted, table, width
-from synapse.client.lines import plain, short_path
+from synapse.cli.tables import painted, table
+from synapse.client.lines import cut, plain, short_path, width
 from synapse.core.override import override
 
 

@@ -1,0 +1,98 @@
+"""`synapse top`: the overview of all agents in a terminal. With `--once` it prints the list and ends.
+
+Textual is loaded only for the overview itself; `--once` needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import line_width
+from synapse.client.fan_out import ask_all
+from synapse.client.hosts import current_folder, open_registry, own_agent, state_folder
+from synapse.client.overview import in_order, row_of
+from synapse.client.seen import mark_seen, seen_until
+from synapse.config.process import SystemClock
+from synapse.core.errors import InvalidRequest
+from synapse.core.requests import MOST_FINISHED
+from synapse.top.lines import cells_of, columns_for, glyphs_for, summary
+
+EXAMPLES = """
+synapse top                       who is doing what, and who needs you; ? shows the keys
+synapse top --once                print the list and exit
+watch synapse top --once
+synapse top --once --json | jq -r '.[] | select(.state == "asks") | .name'
+"""
+WIDEST = 160
+"""The columns of a line where there is no terminal."""
+
+
+def run_top(arguments: list[str]) -> int:
+    """Shows the overview until the person leaves it, and returns the exit code."""
+    parser = VerbParser("top", examples=EXAMPLES)
+    parser.add_argument("--once", action="store_true", help="print the list and exit")
+    options = parser.parse_args(arguments)
+    if options.json and not options.once:
+        parser.error("--json needs --once")
+    return _print_rows(as_json=options.json) if options.once else _show()
+
+
+def _print_rows(*, as_json: bool) -> int:
+    registry, home, glyphs = open_registry(), state_folder(os.environ, current_folder()), glyphs_for(os.environ)
+    replies = ask_all(registry.entries(), "GET", f"/status?finished={MOST_FINISHED}")
+    rows = in_order(
+        row_of(reply.entry, reply.body or None, seen_until(home, reply.entry.agent_id), reply.error)
+        for reply in replies
+    )
+    for note in registry.notes:
+        print_notice(note)
+    if as_json:
+        print_json(rows)
+        return 0
+    print_result(summary(rows, glyphs))
+    columns = columns_for(rows, min(line_width(), WIDEST))
+    now = SystemClock().now()
+    for row in rows:
+        cells = cells_of(row, columns, now, glyphs)
+        print_result("".join(cell.text for cell in cells).rstrip())
+    return 0
+
+
+def _show() -> int:
+    """Runs the app in this terminal until the person leaves it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidRequest("the overview needs a terminal", hint="synapse top --once prints the list")
+    if os.environ.get("TERM", "dumb") == "dumb":
+        raise InvalidRequest("this terminal (TERM=dumb) cannot show the overview", hint="synapse top --once")
+    from synapse.config import process
+    from synapse.net.hosts import open_host_client
+    from synapse.registry.local import open_local_registry
+    from synapse.top.app import TopApp
+
+    registry, clock = open_registry(), SystemClock()
+    home = state_folder(os.environ, current_folder())
+    hosts = open_host_client(open_local_registry(registry.folder, clock.monotonic), clock, lambda: None)
+    # An agent that runs this command does not see answers for its person.
+    marks = own_agent(registry) is None
+
+    def note_seen(agent_id: str, at: datetime) -> None:
+        if marks:
+            mark_seen(home, agent_id, at)
+
+    app = TopApp(
+        registry,
+        hosts.watch_status,
+        lambda agent_id: seen_until(home, agent_id),
+        note_seen,
+        clock,
+        glyphs_for(os.environ),
+    )
+    process.run(app.run_async())
+    hosts.close()
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0
