@@ -34,6 +34,7 @@ VERBS = {
     "gateway": ("gateway", "serve all agents at one address, for other machines and programs"),
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
+    "notify": ("notify", "try the notices outside of the terminal, and list those that were sent"),
     "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
     "mcp": ("mcp", "serve the tools for AI agents over MCP; config, install, uninstall"),
     "scripted": ("launch", "run an agent that plays a script file"),
