@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from synapse.cli.options import Options, report_sent
 from synapse.cli.output import print_json, print_notice
-from synapse.cli.tables import plain
 from synapse.client.hosts import current_folder, find_agent, open_registry, post_message
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings, profile_names

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from synapse.cli.attention import held_in, messages_in, release_step, why_held
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
+from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.client.views import attention_of, message_of, sender_of, short_id

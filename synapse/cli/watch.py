@@ -10,9 +10,10 @@ from urllib.parse import quote
 from synapse.cli import exit_codes
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.tables import cut, line_width, plain
+from synapse.cli.tables import cut, line_width
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import current_folder, find_agent, open_gateways, open_registry
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.settings import load_settings
 from synapse.core.errors import AgentNotFound, FeedLagged, WaitCycle
