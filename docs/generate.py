@@ -48,8 +48,12 @@ PURPOSES: Final = {
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "POST /mcp/ready": "the agent's own MCP server reports that the CLI has listed its tools; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
-    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
+    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, in `held` why messages wait, and in"
+    " `owes` the answers that the agent still has to give; with `?finished=N` (at most 20) also the tasks that ended"
+    " last, in brief: the beginning of each text, and names of files",
     "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",
+    "GET /status/watch": "events `status`: the whole of `GET /status` now, then whenever it has changed, at most 20"
+    " times a second; takes `?finished=N`, too",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import NoReturn
 
+from synapse.auth.sessions import LONGEST, SessionFile
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import AuthMethods
 from synapse.dialects.hub.routes import hub_dialect
@@ -14,6 +18,7 @@ from synapse.gateway.metrics import Metrics
 from synapse.gateway.openapi import openapi_document, operations_dialect
 from synapse.gateway.routes import gateway_dialects
 from synapse.gateway.service import StreamLimit
+from synapse.gateway.sessions import SessionPages
 from synapse.server.middleware import Addresses
 
 
@@ -23,6 +28,13 @@ def openapi_text() -> str:
     cards = GatewayCards(addresses=Addresses(url), methods=methods, config_of=GatewayConfig().agent)
     status = status_dialect(AgentEntry("synapse-gateway-8000", "gateway"))
     mcp = mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1)
-    served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, status)
+    clock = SystemClock()
+    sessions = SessionFile(Path(), clock)
+    pages = SessionPages(sessions, clock, url=url, cookie="", idle=LONGEST, refuse_link=_no_link)
+    served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, pages.dialect(), status)
     dialects = [*served, operations_dialect(Metrics(), served, methods, url)]
     return json.dumps(openapi_document(dialects, methods, url), indent=1, ensure_ascii=False) + "\n"
+
+
+def _no_link() -> NoReturn:
+    raise NotImplementedError("the document makes no links")

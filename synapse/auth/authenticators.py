@@ -39,6 +39,10 @@ log = logging.getLogger(__name__)
 
 TICKET_FIELD: Final = "ticket"
 TICKET_LIFETIME: Final = timedelta(seconds=30)
+TOKEN_HEADER: Final = b"x-synapse-token"
+TOKEN_PROTOCOL: Final = "token."  # noqa: S105 - a prefix
+"""At a WebSocket's handshake, where browsers set no headers, a page offers its token as a subprotocol with this prefix.
+Unlike a query it is in no URL, and URLs are logged."""
 MOST_TICKETS: Final = 10_000
 CUSTOM_SECONDS: Final = 10.0
 """How long a custom authenticator may take."""
@@ -51,7 +55,7 @@ Custom = Callable[[dict[str, str], dict[str, str], str], Any]
 class Credentials:
     """The credentials of one request. It defines no `repr`, because it holds secrets."""
 
-    __slots__ = ("api_key", "bearer", "handshake", "headers", "path", "peer", "query")
+    __slots__ = ("api_key", "bearer", "handshake", "headers", "path", "peer", "query", "session_token")
 
     def __init__(
         self,
@@ -68,12 +72,18 @@ class Credentials:
         self.peer = peer
         self.handshake = handshake
         """Whether this is the handshake of a WebSocket, where browsers set no headers."""
-        self.bearer = self.api_key = ""
+        self.bearer = self.api_key = self.session_token = ""
         for name, value in headers:
             if name == b"authorization" and value[:7].lower() == b"bearer ":
                 self.bearer = value[7:].strip().decode("latin-1")
             elif name == b"x-api-key":
                 self.api_key = value.strip().decode("latin-1")
+            elif name == TOKEN_HEADER:
+                self.session_token = value.strip().decode("latin-1")
+            elif handshake and name == b"sec-websocket-protocol":
+                offered = (one.strip() for one in value.decode("latin-1").split(","))
+                token = next((one for one in offered if one.startswith(TOKEN_PROTOCOL)), "")
+                self.session_token = self.session_token or token.removeprefix(TOKEN_PROTOCOL)
 
     @property
     def given(self) -> bool:
@@ -93,6 +103,9 @@ class Refusal(NamedTuple):
     """The request has credentials of the authenticator's kind, and they are not valid."""
 
     why: str
+    final_hint: str = ""
+    """Says what to do instead. With one, the request is refused even if it would be admitted without credentials: a
+    page whose session has ended must not go on with other rights."""
 
 
 Verdict = Caller | Refusal | None
@@ -162,11 +175,20 @@ class KeyAuthenticator:
 
 
 class TicketBook:
-    """The tickets that are valid now. `mint` returns texts that cannot be guessed. Pure."""
+    """The tickets that are valid now. `mint` returns texts that cannot be guessed; `what` names them. Pure."""
 
-    def __init__(self, mint: Callable[[], str], *, most: int = MOST_TICKETS) -> None:
+    def __init__(
+        self,
+        mint: Callable[[], str],
+        *,
+        what: str = "tickets",
+        most: int = MOST_TICKETS,
+        lifetime: timedelta = TICKET_LIFETIME,
+    ) -> None:
         self._mint = mint
+        self._what = what
         self._most = most
+        self._lifetime = lifetime
         self._callers: dict[str, tuple[Caller, float]] = {}
         """Each with the time when it expires, by the boot clock: setting the system time does not move it."""
 
@@ -178,9 +200,9 @@ class TicketBook:
         for text in [text for text, _ in expired]:
             del self._callers[text]
         if len(self._callers) >= self._most:
-            raise RateLimited("too many tickets are open", seconds=TICKET_LIFETIME.total_seconds())
-        ticket = Ticket(text=self._mint(), expires_at=clock.now() + TICKET_LIFETIME)
-        self._callers[ticket.text] = (caller, now + TICKET_LIFETIME.total_seconds())
+            raise RateLimited(f"too many {self._what} are open", seconds=self._lifetime.total_seconds())
+        ticket = Ticket(text=self._mint(), expires_at=clock.now() + self._lifetime)
+        self._callers[ticket.text] = (caller, now + self._lifetime.total_seconds())
         return ticket
 
     def redeem(self, text: str, clock: Clock) -> Caller | None:

@@ -1,6 +1,7 @@
 """Authenticates the callers of a gateway and limits their rate, by one set of rules for HTTP, WebSockets and gRPC.
 
     foreign web page                   → ForeignOrigin
+    session of a browser               → only for the gateway's own page, by Host, Origin and Sec-Fetch-Site
     an authenticator accepts           → its caller, within the rate limit
     public path without credentials    → the anonymous caller, who may only read
     otherwise                          → CredentialsRefused with a challenge; RateLimited after too many failures
@@ -21,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from synapse.auth.api_keys import KeyFile
@@ -39,11 +40,13 @@ from synapse.auth.authenticators import (
 )
 from synapse.auth.jwt import FetchedKeySet, IssuerSecret, JwtAuthenticator, KeySetFile, SigningKeys, fetcher
 from synapse.auth.local import loopback_hosts
+from synapse.auth.sessions import SessionAuthenticator
 from synapse.auth.settings import AccessSettings, JwtSettings, is_loopback
 from synapse.core.caller import ANONYMOUS_SCOPE, READ, AuthMethods, Caller
-from synapse.core.errors import CredentialsRefused, InvalidSettings, RateLimited
+from synapse.core.errors import CredentialsRefused, Forbidden, InvalidSettings, RateLimited
 from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
+from synapse.dialects.paths import SESSION_PATH
 from synapse.server.asgi import Scope
 from synapse.server.middleware import WebNames, hosts_of
 from synapse.server.peer import PEER, UNKNOWN_PEER, Peer
@@ -53,6 +56,7 @@ log = logging.getLogger(__name__)
 MOST_KEYS: Final = 10_000
 ANONYMOUS: Final = Caller(scope=ANONYMOUS_SCOPE, actions=frozenset({READ}), name="anonymous")
 """Reads public paths without credentials. No task is ever created in its scope."""
+_READING: Final = ("GET", "HEAD", "OPTIONS")
 _KEY_HINT: Final = "`synapse keys create NAME` makes a key; send it as `Authorization: Bearer …`"
 
 
@@ -109,7 +113,7 @@ def nothing_is_public(_path: str) -> bool:
 class GatewayAuth:
     """Admits callers. `methods` names the kinds of credentials that are accepted; empty means that none are needed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a rule of who may call
         self,
         authenticators: Sequence[Authenticator],
         methods: AuthMethods,
@@ -118,10 +122,13 @@ class GatewayAuth:
         names: WebNames,
         limits: AuthLimits,
         is_public: Callable[[str], bool] = nothing_is_public,
+        sessions: SessionAuthenticator | None = None,
     ) -> None:
         self.methods = methods
-        self._authenticators = tuple(authenticators)
-        self._unguessable = tuple(one for one in authenticators if one.unguessable)
+        # First: a page's session counts, and not that its browser is a process of this user.
+        self._authenticators = (*([sessions] if sessions is not None else []), *authenticators)
+        self._unguessable = tuple(one for one in self._authenticators if one.unguessable)
+        self._sessions = sessions
         self._needs_none = methods == AuthMethods()
         self._clock = clock
         self._names = names
@@ -146,10 +153,46 @@ class GatewayAuth:
             peer=scope.get("state", {}).get(PEER, UNKNOWN_PEER),
             handshake=scope["type"] == "websocket",
         )
+        client = scope.get("client")
+        address = client[0] if client else ""
+        changes = scope.get("method", "GET") not in _READING
+        if credentials.path == SESSION_PATH and changes:
+            self._names.check_own_page(headers, needs_origin=True)
+            if scope["method"] == "POST":
+                return self._admit_new_page(credentials, address)
+        if self._sessions is not None and self._sessions.is_shown(credentials):
+            # The browser adds the cookie to whatever a page lets it send.
+            self._names.check_own_page(headers, needs_origin=changes or credentials.handshake)
         if self._needs_none or (self._is_public(credentials.path) and not credentials.given):
             self._names.check_host(headers)
-        client = scope.get("client")
-        return self._admit(credentials, client[0] if client else "")
+        return self._admit(credentials, address)
+
+    def _admit_new_page(self, credentials: Credentials, peer: str) -> Caller:
+        """Returns the anonymous caller for the request that opens a session; its body has the one-time code.
+
+        Not what its cookie says: that may be left over from an earlier session. Command lines show the link to other
+        users of this machine while a browser starts, so it is worth nothing to them.
+        """
+        uid = credentials.peer.uid
+        if uid not in (None, 0, os.getuid()) and not self._limits.behind_proxy:
+            raise Forbidden("links of this gateway are for its own user", hint=f"the connection belongs to uid {uid}")
+        address = _address(credentials.headers, peer, behind_proxy=self._limits.behind_proxy)
+        return self._within_limits(ANONYMOUS, f"address {address}")
+
+    def refuse_link(self) -> NoReturn:
+        """Refuses a code of a link that does not exist, counted with all such codes.
+
+        Raises:
+            CredentialsRefused: the link was used or has expired.
+            RateLimited: there were too many of them.
+        """
+        if seconds := self._limits.failures.take("links", self._clock.monotonic()):
+            raise RateLimited("too many wrong links", seconds=seconds)
+        raise CredentialsRefused(
+            "the link was used before, or has expired",
+            challenge=self.methods.challenge(),
+            hint="`synapse dashboard` makes a new one",
+        )
 
     def admit_headers(
         self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = UNKNOWN_PEER
@@ -166,7 +209,7 @@ class GatewayAuth:
             raise CredentialsRefused(
                 "these credentials are no longer valid", challenge=self.methods.challenge("invalid_token")
             )
-        self._within_limits(caller, f"{caller.scope} {caller.name}")
+        self._within_limits(caller, caller.limited_as)
 
     def _admit(self, credentials: Credentials, peer: str) -> Caller | Awaitable[Caller]:
         attempt = _Attempt(credentials, _address(credentials.headers, peer, behind_proxy=self._limits.behind_proxy))
@@ -180,7 +223,12 @@ class GatewayAuth:
             if isinstance(verdict, Awaitable):
                 return self._authenticate_later(attempt, verdict, authenticators)
             if isinstance(verdict, Caller):
-                return self._within_limits(verdict, f"{verdict.scope} {verdict.name}")
+                return self._within_limits(verdict, verdict.limited_as)
+            if verdict is not None and verdict.final_hint:
+                # Not counted as an attempt to guess: a page may have many requests under way when its session ends.
+                raise CredentialsRefused(
+                    verdict.why, challenge=self.methods.challenge("invalid_token"), hint=verdict.final_hint
+                )
             attempt.note(verdict)
         return self._anonymous_or_refused(attempt)
 
@@ -189,7 +237,7 @@ class GatewayAuth:
     ) -> Caller:
         verdict = await pending
         if isinstance(verdict, Caller):
-            return self._within_limits(verdict, f"{verdict.scope} {verdict.name}")
+            return self._within_limits(verdict, verdict.limited_as)
         attempt.note(verdict)
         caller = self._authenticate(attempt, authenticators)
         return caller if isinstance(caller, Caller) else await caller
@@ -250,13 +298,14 @@ def _address(headers: Headers, peer: str, *, behind_proxy: bool) -> str:
     return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
 
 
-def build_gateway_auth(
+def build_gateway_auth(  # noqa: PLR0913 - the settings, and what the gateway keeps for itself
     access: AccessSettings,
     *,
     home: Path,
     names: WebNames,
     clock: Clock,
     tickets: TicketBook | None = None,
+    sessions: SessionAuthenticator | None = None,
     is_public: Callable[[str], bool] = nothing_is_public,
 ) -> GatewayAuth:
     """Builds the authentication of a gateway from its settings.
@@ -282,6 +331,7 @@ def build_gateway_auth(
             behind_proxy=access.behind_proxy,
         ),
         is_public=is_public,
+        sessions=sessions,
     )
 
 
@@ -297,7 +347,8 @@ def gateway_names(access: AccessSettings, *, host: str, port: int, public_url: s
     """
     public = hosts_of(public_url) if public_url else frozenset[str]()
     own = [f"{urlsplit(public_url).scheme}://{name}" for name in public]
-    return WebNames(public | loopback_hosts(port) if is_loopback(host) else None, origins=[*access.origins, *own])
+    hosts = public | loopback_hosts(port) if is_loopback(host) else None
+    return WebNames(hosts, own=own, origins=access.origins)
 
 
 def auth_methods(access: AccessSettings) -> AuthMethods:

@@ -4,6 +4,7 @@ read      tasks, agents, push configurations
 send      messages; change a task's metadata, set its push configurations
 cancel    end tasks, delete them
 approve   answer the questions of agents
+attach    see and type into the terminals of agents
 register  external agents
 
 An agent that the caller may not use looks like a missing one.
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from synapse.core import requests
-from synapse.core.caller import APPROVE, CANCEL, READ, REGISTER, SEND, Caller
+from synapse.core.caller import APPROVE, ATTACH, CANCEL, READ, REGISTER, SEND, Caller
 from synapse.core.errors import AgentNotFound, Forbidden, StoreFailed
 from synapse.core.requests import ChangeTask, ForAgent, GetAgent, RegisterAgent, RemoveAgent, Request
 
@@ -52,6 +53,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.FollowTask: READ,
     requests.GetStatus: READ,
     requests.FollowStatus: READ,
+    requests.WatchStatus: READ,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,
@@ -84,10 +86,10 @@ def check_access(request: Request[object], caller: Caller) -> None:
         inner = inner.request
     if isinstance(inner, GetAgent | RemoveAgent):
         _check_agent(inner.agent, caller)
-    _check_action(ACTION_OF[type(inner)], caller)
+    check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:
         # A change of state ends a task, or takes it from the agent that works on it.
-        _check_action(CANCEL, caller)
+        check_action(CANCEL, caller)
     if isinstance(inner, RegisterAgent) and caller.agents is not None:
         # Under a name that it may use, the caller could register any address that the gateway's machine reaches.
         raise Forbidden(
@@ -96,17 +98,8 @@ def check_access(request: Request[object], caller: Caller) -> None:
         )
 
 
-def may_use(caller: Caller, agent: str) -> bool:
-    """Whether the caller may see and use the agent of this name."""
-    return caller.agents is None or agent in caller.agents
-
-
-def _check_agent(agent: str, caller: Caller) -> None:
-    if not may_use(caller, agent):
-        raise AgentNotFound(agent)
-
-
-def _check_action(action: str, caller: Caller) -> None:
+def check_action(action: str, caller: Caller) -> None:
+    """Raises Forbidden unless the caller may do the action, for example open a WebSocket to terminals."""
     if action == NOT_HERE:
         raise Forbidden(
             "this cannot be done through a gateway",
@@ -118,6 +111,22 @@ def _check_action(action: str, caller: Caller) -> None:
             f"these credentials do not allow '{action}'",
             hint=f"they allow {allowed}; ask the gateway's owner for credentials that allow {action}",
         )
+    if action == ATTACH and not (caller.may_decide or caller.is_granted(ATTACH)):
+        # A terminal is a shell of the user, and any process of the user is the owner of a gateway without credentials.
+        raise Forbidden(
+            "terminals are open to people only, and nothing proves that a person asks",
+            hint="`synapse dashboard` opens the terminals in a browser, `synapse attach AGENT` in your own terminal",
+        )
+
+
+def may_use(caller: Caller, agent: str) -> bool:
+    """Whether the caller may see and use the agent of this name."""
+    return caller.agents is None or agent in caller.agents
+
+
+def _check_agent(agent: str, caller: Caller) -> None:
+    if not may_use(caller, agent):
+        raise AgentNotFound(agent)
 
 
 @contextmanager

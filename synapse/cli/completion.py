@@ -36,6 +36,7 @@ _synapse() {
       %(agent_verbs)s) words=$(synapse completion agents 2>/dev/null) ;;
       %(profile_verbs)s) words="%(profiles)s" ;;
       completion) words="bash zsh fish" ;;
+      dashboard) words="sessions revoke" ;;
       external) words="add list send cancel remove" ;;
       mcp) words="config" ;;
       help) words="%(verbs)s" ;;

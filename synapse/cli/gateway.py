@@ -98,3 +98,4 @@ def _introduce(gateway: Gateway) -> None:
     print_notice(f"Agents: {agents}")
     if gateway.auth.methods.api_keys:
         print_notice("Callers need a key:  synapse keys create NAME")
+    print_notice("In a browser:  synapse dashboard")

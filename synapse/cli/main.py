@@ -32,6 +32,7 @@ VERBS = {
     "answer": ("approvals", "answer an agent's question"),
     "resolve": ("cancel", "decide about a message that may not have been delivered"),
     "gateway": ("gateway", "serve all agents at one address, for other machines and programs"),
+    "dashboard": ("dashboard", "open the dashboard in a browser; list and revoke its sessions"),
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
     "notify": ("notify", "try the notices outside of the terminal, and list those that were sent"),

@@ -46,8 +46,6 @@ ORDER: Final = tuple(MARKS)
 NEEDS_PERSON: Final = (ASKS, IN_DOUBT, FAILED, DONE)
 WORDS: Final = {state: state.replace("_", " ") for state in MARKS}
 LONGEST_TEXT: Final = 300
-MOST_FINISHED: Final = 20
-"""How many finished tasks a row needs: `GET /status?finished=20`."""
 
 
 class ShownOption(TypedDict):

@@ -105,6 +105,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "notify_webhook": "address that notices are posted to as JSON; none for no webhook",
     "notify_ntfy": "topic of ntfy that notices are published to, as https://ntfy.example.com/my-topic; or none",
     "notify_text": "whether webhook and ntfy get the text of questions and answers, which may hold commands",
+    "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
     "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
 }
@@ -219,6 +220,7 @@ class Settings:
     notify_webhook: str = "none"
     notify_ntfy: str = "none"
     notify_text: bool = False
+    session_hours: float = 12.0
     push_attempts: int = 12
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()

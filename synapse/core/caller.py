@@ -13,11 +13,12 @@ READ: Final = "read"
 SEND: Final = "send"
 CANCEL: Final = "cancel"
 APPROVE: Final = "approve"
+ATTACH: Final = "attach"
 REGISTER: Final = "register"
-ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, REGISTER)
+ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, ATTACH, REGISTER)
 """The actions that a caller of the gateway may be allowed."""
 ORDINARY: Final = (READ, SEND, CANCEL)
-"""The default actions of a new key: it may neither decide for a person nor make the gateway call addresses."""
+"""The default actions of a new key: it may neither act as a person does nor make the gateway call addresses."""
 API_KEY_HEADER: Final = "X-API-Key"
 _REALM: Final = '{} realm="synapse"'
 
@@ -56,12 +57,27 @@ class Caller:
     """The name of the API key or the subject of the token, for logs and `userId`."""
     key_id: str = ""
     """The API key that authenticated the caller; empty for other ways."""
+    session_id: str = ""
+    """The browser's session that authenticated the caller; empty for other ways."""
     holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
     """Decides whether the credentials are still valid: keys are revoked and tokens expire while streams run."""
+
+    def is_granted(self, action: str) -> bool:
+        """Decides whether the credentials name the action.
+
+        Credentials without limits (`actions` is None) grant nothing that belongs to people, such as APPROVE and ATTACH:
+        on a gateway without authentication every process of the user has such credentials, agents included.
+        """
+        return self.actions is not None and action in self.actions
 
     def sees(self, scope: str) -> bool:
         """Decides whether tasks of `scope` are visible to the caller; invisible ones look missing."""
         return self.sees_all or scope == self.scope
+
+    @property
+    def limited_as(self) -> str:
+        """Names those whose requests and streams are limited together: one key, one subject, one session."""
+        return f"{self.scope} {self.name} {self.session_id}"
 
     @property
     def is_anonymous(self) -> bool:

@@ -93,6 +93,10 @@ class HostStatus:
     store_fault: str = ""
     """Why the store cannot write, so that every message is refused; empty while it can."""
     tools: ToolsStatus = NO_TOOLS
+    owes: tuple[Task, ...] = ()
+    """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
+    finished: tuple[Task, ...] | None = None
+    """The tasks that ended last, in brief, newest first; None if the request asked for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,9 +469,22 @@ class FollowTask(Request[TaskStream]):
     after: int | None = None
 
 
+MOST_FINISHED: Final = 20
+"""How many of the tasks that ended last a status has at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class GetStatus(Request[HostStatus]):
-    """Reads what the agent is doing, and the evidence for it."""
+    """Reads what the agent is doing, and the evidence for it; with `finished`, so many of the tasks that ended last."""
+
+    finished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus(Request[AsyncGenerator[HostStatus, None]]):
+    """Follows what GetStatus reads: as it is now, then whenever it has changed."""
+
+    finished: int = 0
 
 
 @dataclass(frozen=True, slots=True)

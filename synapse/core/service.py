@@ -162,6 +162,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     # Only on the host of one agent:
     requests.AskPerson: "ask_person",
     requests.FollowStatus: "follow_status",
+    requests.WatchStatus: "watch_status",
     requests.ReportSignal: "report_signal",
     requests.ReportTools: "report_tools",
     requests.OnBehalfOf: "on_behalf_of",

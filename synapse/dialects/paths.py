@@ -1,4 +1,4 @@
-"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub, supervisor and MCP.
+"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub, supervisor, MCP and dashboard.
 
 Hosts and gateways lay out their routes from these tables at start, and load the dialects themselves with the first
 request. Therefore this module imports nothing of them.
@@ -14,6 +14,7 @@ A2A_V0_3: Final = "a2a_v0_3"
 HUB: Final = "hub"
 SUPERVISOR: Final = "supervisor"
 MCP: Final = "mcp"
+DASHBOARD: Final = "dashboard"
 
 MEDIA_TYPE: Final = b"application/a2a+json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -105,6 +106,10 @@ def a2a_v0_3_paths() -> tuple[tuple[str, str], ...]:
 
 WEBSOCKET_PATH: Final = "/ws"
 MCP_PATH: Final = "/mcp"
+DASHBOARD_PATHS: Final = "/dashboard/"
+"""What the gateway's own page asks is below this path, and no other requests may show a browser's session."""
+SESSION_PATH: Final = f"{DASHBOARD_PATHS}session"
+LINKS_PATH: Final = f"{DASHBOARD_PATHS}links"
 
 HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "list_agents": ("GET", "/agents"),

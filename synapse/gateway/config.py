@@ -248,6 +248,17 @@ def own_url(host: str, port: int, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
 
 
+def page_url(config: GatewayConfig, url: str, port: int) -> str:
+    """Returns the address of a gateway's page for a browser of this machine; `url` is the gateway's own address.
+
+    Without TLS it is a number: another program could listen at `localhost` on the other version of IP, and a browser
+    that tries that first would hand it the one-time code.
+    """
+    if config.public_url or url.startswith("https:"):
+        return url
+    return f"http://{'[::1]' if config.host == '::1' else LOOPBACK}:{port}"
+
+
 def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
     """Returns the addresses for a gateway's cards; `public_url` alone when it is set."""
     if config.public_url:

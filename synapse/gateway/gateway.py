@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from synapse import __version__
 from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
+from synapse.auth.sessions import SessionAuthenticator, SessionFile, cookie_name, session_idle
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
-from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
+from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
+from synapse.dialects.dialect import Dialect
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
 from synapse.drivers.scripted.script import read_script
 from synapse.gateway.autostart import AgentAutostart
 from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
-from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses
+from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, page_url
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
 from synapse.gateway.grpc import GatewayGrpc
@@ -40,9 +42,13 @@ from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProces
 from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
+from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
+from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
+from synapse.gateway.terminals import PATH as TERMINALS_PATH
+from synapse.gateway.terminals import TerminalsSocket, terminal_relays
 from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
 from synapse.host.open_store import open_store
@@ -72,7 +78,7 @@ SWEEP_SECONDS: Final = 2.0
 MAX_UNPROVEN: Final = 512
 """The limit of connections whose first request was not authenticated yet."""
 MAX_UNPROVEN_PER_ADDRESS: Final = 64
-_ACTIONS_OF_AGENTS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
+_ACTIONS_OF_AGENTS: Final = frozenset(ACTIONS) - {APPROVE, ATTACH, REGISTER}
 
 
 class Gateway:
@@ -108,7 +114,12 @@ class Gateway:
             gateways=self._gateways,
             sockets=self._sockets,
         )
+        self._terminals = terminal_relays(self.directory, self._hosts)
+        self._pages = Pages()
         self._tickets = new_tickets()
+        self._sessions = SessionFile(plan.settings.home, self._clock)
+        # Reads the file now, as that of the keys: a damaged one must stop the start.
+        self._sessions.all()
         self._metrics = Metrics()
         self._streams = StreamLimit(plan.access.open_streams)
         self.auth = build_gateway_auth(
@@ -119,6 +130,7 @@ class Gateway:
             ),
             clock=self._clock,
             tickets=self._tickets,
+            sessions=SessionAuthenticator(self._sessions, cookie_name(self._me.port)),
             is_public=self._is_public,
         )
         self.service = self._new_service()
@@ -165,6 +177,7 @@ class Gateway:
                     job.cancel()
         finally:
             await self._gateways.withdraw(self._me.agent_id)
+            await self._terminals.close()
             await self._in_process.stop()
             self._hosts.close()
 
@@ -266,7 +279,7 @@ class Gateway:
         """Decides which paths need no credentials."""
         config = self._config
         discovery = is_discovery if config.public_discovery else None
-        return public_paths(discovery=discovery, metrics=config.public_metrics)
+        return public_paths(discovery=discovery, metrics=config.public_metrics, always=self._pages.paths)
 
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
         """Returns the HTTP server for the network, the one for this user's commands, and the gRPC server.
@@ -316,11 +329,14 @@ class Gateway:
             mcp_dialect(
                 self.directory.name_of, self.auth.count, self._streams.acquire, most_wait=self._config.mcp_wait
             ),
+            self._session_dialect(),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,
         )
         grpc.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.auth.methods, self._me.endpoint))
+        # After it, because files are no part of the API that it describes.
+        dialects.append(self._pages.dialect())
         observed = ObservedService(self.service, "hub_websocket", self._metrics.count)
         hub_socket = HubSocket(
             observed, self.directory.name_of, count=self.auth.count, acquire_slot=self._streams.acquire
@@ -330,12 +346,26 @@ class Gateway:
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
+            websockets={
+                WEBSOCKET_PATH: ForEveryCaller(hub_socket),
+                TERMINALS_PATH: ForEveryCaller(TerminalsSocket(self._terminals, acquire_slot=self._streams.acquire)),
+            },
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )
         probed = ProbedApp(app, self._store.last_seq, self._clock.monotonic)
         return CorsApp(probed, self._plan.access.origins) if self._plan.access.origins else probed
+
+    def _session_dialect(self) -> Dialect:
+        pages = SessionPages(
+            self._sessions,
+            self._clock,
+            url=page_url(self._config, self._me.endpoint, self._me.port),
+            cookie=cookie_name(self._me.port),
+            idle=session_idle(self._settings.session_hours),
+            refuse_link=self.auth.refuse_link,
+        )
+        return pages.dialect()
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Returns the check of each request: LocalAuth for the Unix socket, as in a host, else GatewayAuth."""

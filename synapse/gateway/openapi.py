@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any, Final, cast
@@ -29,9 +29,10 @@ from synapse.dialects.a2a_v1 import decode as a2a_1_0
 from synapse.dialects.dialect import AnyRoute, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.hub import parts as hub
 from synapse.dialects.hub.encode import encode_error
-from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, MCP, SUPERVISOR, TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, DASHBOARD, HUB, MCP, SUPERVISOR, TENANT
 from synapse.dialects.supervisor import decode as supervisor
 from synapse.gateway.metrics import MEDIA_TYPE, Metrics
+from synapse.gateway.sessions import LinkShape, SessionShape
 from synapse.server.middleware import HEALTH_PATH, READY_PATH
 from synapse.server.routing import METHODS_WITH_BODY
 
@@ -55,7 +56,7 @@ _DESCRIPTION: Final = """\
 Several dialects share the paths below `/agents/{agentId}/v1`: the version that a request names decides, else its body.
 A task has one id in all of them. Each path of A2A 1.0 also exists with a tenant in front, as
 `/agents/{agentId}/v1/{tenant}/message:send`; the tenant has no effect, because the path names the agent.
-gRPC has a port of its own, and the hub's WebSocket is at `/ws`."""
+gRPC has a port of its own, and the hub's WebSocket is at `/ws`. The dashboard for people is the page at `/`."""
 _QUOTED: Final = re.compile("`([^`]+)`")
 _STYLE: Final = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
@@ -106,6 +107,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "DELETE /tasks/{}": "Cancel a running task, and remove it from all lists.",
     "POST /ws/ticket": "Issue a ticket for one WebSocket connection at `/ws`; for browsers.",
     "POST /mcp": "Send a message of MCP: list the tools, or call one. A call that waits may answer with a stream.",
+    "POST /dashboard/links": "Make a one-time link to the dashboard; for a person, on the gateway's Unix socket.",
+    "POST /dashboard/session": "Open a browser's session with the code of a link.",
+    "GET /dashboard/session": "Get the session of this request.",
+    "DELETE /dashboard/session": "End the session of this request.",
     "GET /status": "Get the gateway's id, address and state.",
     "GET /metrics": "Get the metrics, for Prometheus.",
     "GET /openapi.json": "Get this document.",
@@ -127,6 +132,7 @@ DIALECTS: Final[Mapping[str, str]] = {
     "jsonrpc": "A2A 1.0 and 0.3 as JSON-RPC 2.0.",
     HUB: "The hub: all agents and tasks under one API.",
     MCP: "The Model Context Protocol over Streamable HTTP: tools for models.",
+    DASHBOARD: "What the page at `/` asks, with a browser's session; also for callers with a key.",
     "discovery": "The list of agents, their cards, and external agents.",
     "gateway_status": "The gateway itself.",
     OPERATIONS: "For operators of the gateway.",
@@ -147,6 +153,8 @@ SHAPES: Final[Mapping[tuple[str, str], Any]] = {
     (HUB, "POST /agents/{}/messages"): hub.MessageShape,
     (HUB, "GET /tasks"): hub.ListShape,
     (HUB, "PUT /tasks/{}"): hub.ChangeShape,
+    (DASHBOARD, "POST /dashboard/links"): LinkShape,
+    (DASHBOARD, "POST /dashboard/session"): SessionShape,
 }
 """The shape of each body; for a GET, the shape of its query."""
 
@@ -180,10 +188,14 @@ def operations_dialect(metrics: Metrics, dialects: Sequence[Dialect], methods: A
     return ours
 
 
-def public_paths(*, discovery: Callable[[str], bool] | None, metrics: bool) -> Callable[[str], bool]:
-    """Returns the check which paths need no credentials: discovery with the documents, and the metrics."""
+def public_paths(
+    *, discovery: Callable[[str], bool] | None, metrics: bool, always: Collection[str] = ()
+) -> Callable[[str], bool]:
+    """Returns the check which paths need no credentials: discovery with the documents, the metrics, and `always`."""
 
     def is_public(path: str) -> bool:
+        if path in always:
+            return True
         if path == METRICS_PATH:
             return metrics
         return discovery is not None and (path in (OPENAPI_PATH, DOCS_PATH) or discovery(path))

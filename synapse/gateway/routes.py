@@ -4,6 +4,7 @@
     POST /agents/{agentId}/v1         JSON-RPC of both versions of A2A; also at /agents/{agentId}, where 0.3 has it
     /agents, /tasks, /messages        the hub
     POST /mcp                         the tools for clients of MCP; see `gateway.mcp`
+    /dashboard/…                      what the gateway's own page asks; see `gateway.sessions`
     cards, the list of agents and registration; see `gateway.cards`
 
 On the shared paths:
@@ -42,7 +43,7 @@ from synapse.dialects.dialect import (
     mounted,
 )
 from synapse.dialects.negotiation import ExtensionsOf, address_with_extensions, asked_dialect, spoken_dialect
-from synapse.dialects.paths import A2A_V0_3, A2A_V1, HUB, MCP, MCP_PATH, SUPERVISOR, TENANT
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, DASHBOARD, DASHBOARD_PATHS, HUB, MCP, MCP_PATH, SUPERVISOR, TENANT
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.gateway.cards import DISCOVERY, LIST_PATH, GatewayCards, discovery_dialect
 from synapse.server.jsonrpc import JSONRPC, rpc_dialect
@@ -93,11 +94,11 @@ class GatewayChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
-        if endpoints[0].dialect.name in (JSONRPC, MCP):
+        if endpoints[0].dialect.name in (JSONRPC, MCP, DASHBOARD):
             return endpoints[0]  # the only one at its path, and it knows all versions of its protocol
         is_unknown = not endpoints[0].route.path
-        if is_unknown and wire.path == MCP_PATH:
-            return _of(MCP, endpoints)
+        if is_unknown and (wire.path == MCP_PATH or wire.path.startswith(DASHBOARD_PATHS)):
+            return _of(MCP if wire.path == MCP_PATH else DASHBOARD, endpoints)
         discovery = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
         if discovery is not None and not is_unknown:
             return discovery

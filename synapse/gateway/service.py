@@ -181,7 +181,7 @@ class StreamLimit:
 
     def acquire(self, caller: Caller) -> StreamSlot:
         """Returns a slot, which the caller releases when the stream is over. Raises TooManyStreams."""
-        key = f"{caller.scope} {caller.name}"
+        key = caller.limited_as
         if self._most and self._open[key] >= self._most:
             raise TooManyStreams(self._most)
         self._open[key] += 1

@@ -168,6 +168,7 @@ class AgentRuntime:
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
         self._pruned_at = self._pushes_checked_at = float("-inf")
+        self._told_fault = ""
         self.service = self._new_service()
 
     @property
@@ -279,6 +280,7 @@ class AgentRuntime:
                 lost_agents.fail_lost,
                 lost_agents.fail_unsent,
                 self._check_pushes,
+                self._tell_fault,
                 self._prune,
             ):
                 try:
@@ -293,6 +295,12 @@ class AgentRuntime:
         if self._clock.monotonic() - self._pushes_checked_at > PUSH_SECONDS:
             self._pushes_checked_at = self._clock.monotonic()
             await self._pushing.outbox.find_new()
+
+    async def _tell_fault(self) -> None:
+        """Tells those who watch the status when the store fails, or is back: nothing is recorded then."""
+        if (fault := self._store.fault()) != self._told_fault:
+            self._told_fault = fault
+            self.service.status_changed()
 
     async def _prune(self) -> None:
         """Deletes tasks that are older than `keep_days`, and their files."""

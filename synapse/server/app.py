@@ -25,6 +25,7 @@ from synapse.core.errors import (
     MethodNotAllowed,
     RouteNotFound,
     SynapseError,
+    Unauthenticated,
     UnsupportedMediaType,
 )
 from synapse.core.requests import Pending, Stream
@@ -56,6 +57,7 @@ from synapse.server.asgi import (
     Send,
     answer_whole,
     body_at_hand,
+    until_revoked,
 )
 from synapse.server.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.server.sse import EventWriter
@@ -287,6 +289,7 @@ class HttpApp:
             encode,
             encode_error,
             closing=self._closed(),
+            until_revoked=partial(until_revoked, exchange.caller or Caller(), self.limits.recheck_seconds),
             keep_alive=self.limits.keep_alive_seconds,
             headers=headers,
         )
@@ -339,8 +342,24 @@ class HttpApp:
             raise AccessDenied("this is served on the agent's Unix socket only", hint="`synapse status` shows it")
         channel.query = WireRequest("GET", scope["path"], query_string=scope["query_string"]).query()
         channel.readmit = partial(self._admitted, scope)
+        channel.subprotocols = tuple(scope.get("subprotocols", ()))
         handler = served.handler if isinstance(served, ForEveryCaller) else served
-        await handler(channel, caller)
+        await self._while_admitted(handler(channel, caller), caller)
+
+    async def _while_admitted(self, conversation: Coroutine[Any, Any, None], caller: Caller) -> None:
+        """Runs a conversation; cancels it and raises Unauthenticated when the caller loses its access meanwhile."""
+        talking = asyncio.ensure_future(conversation)
+        revoked = asyncio.ensure_future(until_revoked(caller, self.limits.recheck_seconds))
+        try:
+            await asyncio.wait((talking, revoked), return_when=asyncio.FIRST_COMPLETED)
+            if talking.done():
+                talking.result()
+                return
+        finally:
+            for part in (talking, revoked):
+                part.cancel()
+            await asyncio.gather(talking, revoked, return_exceptions=True)
+        raise Unauthenticated("the credentials of this connection are no longer valid")
 
     async def _admitted(self, scope: Scope) -> Caller:
         admitted = self._admit(scope)

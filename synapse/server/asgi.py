@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from synapse.core.caller import Caller, for_good
 from synapse.core.errors import AgentExited, SynapseError
+from synapse.core.waiting import pause
 from synapse.dialects.dialect import WireAnswer
 
 Scope = MutableMapping[str, Any]
@@ -66,6 +68,8 @@ class HttpLimits:
     """How long a request may take to arrive; the server closes slower connections."""
     keep_alive_seconds: float = 15.0
     """How often an idle stream sends a comment to stay open."""
+    recheck_seconds: float = 2.0
+    """How often the credentials behind an open stream or WebSocket are checked."""
 
 
 class ServedApp(Protocol):
@@ -165,3 +169,11 @@ async def caller_left(receive: Receive) -> None:
     """Waits until the caller has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def until_revoked(caller: Caller, every: float) -> None:
+    """Returns when the caller's credentials are no longer valid: a key was revoked, or a session has ended."""
+    if caller.holds is for_good:
+        await asyncio.get_running_loop().create_future()
+    while caller.holds():
+        await pause(every)

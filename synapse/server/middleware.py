@@ -6,7 +6,8 @@
     ProbedApp    GET /healthz   200 as long as the process answers
                  GET /readyz    200, or 503 while it could not serve a request, without details
 
-Credentials travel in headers that a page sets itself, never in cookies, so no page can use another's identity.
+Credentials travel in headers that a page sets itself, so no page can use another's identity. The one exception is the
+session of the gateway's own page, whose cookie the browser adds: `check_own_page` lets no other page use it.
 
 A page can let its own name point to this machine; its requests then come from the owner's browser. It has no
 credentials, so a foreign `Host` matters only where none are needed; a foreign `Origin` is always refused.
@@ -47,6 +48,9 @@ _MAX_AGE_SECONDS: Final = b"600"
 _SCHEMES: Final = ("http", "https")
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
 _LONGEST_AUTHORITY: Final = 255
+_SAME_SITES: Final = frozenset({b"same-origin", b"none"})
+"""`none`: the person typed the address, or opened a bookmark."""
+_OPEN_PAGE: Final = "open the page with `synapse dashboard`"
 
 
 class CorsApp:
@@ -107,12 +111,17 @@ def _header(headers: Headers, name: bytes) -> bytes:
 
 
 class WebNames:
-    """Checks the names of a server. `hosts` None accepts any Host; `origins` are the foreign pages that may call it."""
+    """Checks the names of a server.
 
-    def __init__(self, hosts: Iterable[str] | None, *, origins: Iterable[str] = ()) -> None:
+    `hosts` None accepts any Host. `own` are further origins of the server's own pages; `origins` are the foreign pages
+    that may call it with credentials of their own.
+    """
+
+    def __init__(self, hosts: Iterable[str] | None, *, own: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
         self._hosts = None if hosts is None else frozenset(host.lower().encode("ascii") for host in hosts)
-        own = [scheme + host for host in self._hosts or () for scheme in (b"http://", b"https://")]
-        self._origins = frozenset([*own, *(origin.lower().encode("ascii") for origin in origins)])
+        self._own = frozenset(origin.lower().encode("ascii") for origin in own)
+        of_hosts = [origin for host in self._hosts or () for origin in _origins_at(host)]
+        self._origins = frozenset([*self._own, *of_hosts, *(origin.lower().encode("ascii") for origin in origins)])
 
     def check_origin(self, headers: Headers) -> None:
         """Raises ForeignOrigin when a page that may not call the server sent the request."""
@@ -125,11 +134,27 @@ class WebNames:
                 host = value.lower()
         if origin is None or origin in self._origins:
             return
-        if self._hosts is None and origin in (b"http://" + host, b"https://" + host):
+        if self._hosts is None and origin in _origins_at(host):
             return
         raise ForeignOrigin(
             "requests from this web page are not accepted", hint="add its origin to [cors] of the gateway's settings"
         )
+
+    def check_own_page(self, headers: Headers, *, needs_origin: bool) -> None:
+        """Raises ForeignOrigin unless the server's own page may have sent the request.
+
+        `needs_origin`: the request changes something or opens a WebSocket, so a browser names the page in `Origin`.
+        """
+        self.check_host(headers)
+        origins = [value.lower() for name, value in headers if name == b"origin"]
+        if len(origins) > 1 or (needs_origin and not origins):
+            raise ForeignOrigin("browsers send one Origin header with this", hint=_OPEN_PAGE)
+        # Not any name of ours: `localhost` may be another program's on the other version of IP.
+        expected = {*self._own, *_origins_at(_header(headers, b"host").lower())}
+        # Browsers tell how the page and this server are related, also where they send no Origin.
+        relations = [value for name, value in headers if name == b"sec-fetch-site"]
+        if not expected.issuperset(origins) or not _SAME_SITES.issuperset(relations):
+            raise ForeignOrigin("another web page than the gateway's own sent this", hint=_OPEN_PAGE)
 
     def check_host(self, headers: Headers) -> None:
         """Raises ForeignOrigin when the Host header names another server."""
@@ -139,6 +164,11 @@ class WebNames:
         if len(named) != 1 or named[0] not in self._hosts:
             ours = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
             raise ForeignOrigin("the Host header does not name this gateway", hint=f"send the request to {ours}")
+
+
+def _origins_at(host: bytes) -> tuple[bytes, bytes]:
+    """Returns the origins of pages that come from `host`, a Host header."""
+    return b"http://" + host, b"https://" + host
 
 
 class Addresses:

@@ -9,7 +9,7 @@ Importing this loads a WebSocket library; `server.http` does so for the first We
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -38,12 +38,12 @@ class ChannelClosed(ConnectionError):
 
 
 class WebSocketHandler(Protocol):
-    """Serves one WebSocket.
+    """Serves one WebSocket; it is cancelled when the caller loses its access.
 
     A SynapseError that it raises before `accept` refuses the connection with the error's status and body.
     """
 
-    async def __call__(self, channel: WebSocketChannel, caller: Caller, /) -> None: ...
+    def __call__(self, channel: WebSocketChannel, caller: Caller, /) -> Coroutine[Any, Any, None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,11 @@ class ForEveryCaller:
 
 
 class WebSocketChannel:
-    """One WebSocket. `query` holds the query of its URL."""
+    """One WebSocket. `query` holds the query of its URL, `subprotocols` those that the other side offers."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.query: Mapping[str, str] = {}
+        self.subprotocols: tuple[str, ...] = ()
         self.readmit: Callable[[], Awaitable[Caller]] | None = None
         """Checks the credentials of the handshake again; raises AccessDenied or RateLimited."""
         self.accepted = False
@@ -65,10 +66,14 @@ class WebSocketChannel:
         self._send = send
         self._open = True
 
-    async def accept(self) -> None:
-        """Accepts the connection; nothing can be sent or received before."""
+    async def accept(self, subprotocol: str = "") -> None:
+        """Accepts the connection; nothing can be sent or received before.
+
+        Names `subprotocol` if the other side offers it: a browser that offered some fails unless one is named.
+        """
         self.accepted = True
-        await self._send({"type": "websocket.accept"})
+        chosen = {"subprotocol": subprotocol} if subprotocol in self.subprotocols else {}
+        await self._send({"type": "websocket.accept", **chosen})
 
     async def receive(self) -> bytes | str | None:
         """Returns the next frame: bytes of a binary one, text of a text one, or None at the end."""

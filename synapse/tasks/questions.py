@@ -174,7 +174,7 @@ class Questions:
     def _may_approve(self, caller: Caller) -> bool:
         if caller.may_decide or self._agents_may_answer:
             return True
-        return self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions
+        return self._keys_may_answer and caller.is_granted(APPROVE)
 
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
         if self._may_approve(caller):

@@ -72,6 +72,7 @@ from synapse.core.requests import (
     SubscribeTask,
     TaskStream,
     ToolsStatus,
+    WatchStatus,
 )
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
@@ -81,12 +82,14 @@ from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
+from synapse.tasks.finished import FinishedTasks
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.person_questions import is_open_question
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
+from synapse.tasks.status_watch import StatusWatch
 from synapse.tasks.unfinished import InDoubt
 from synapse.tasks.worker import AgentWorker
 
@@ -149,6 +152,8 @@ class AgentTasks:
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
+        self._finished = FinishedTasks(journal, store, me.inbox, clock)
+        self._status_watch = StatusWatch(driver, journal)
         self._waiter = TaskWaiter(intake, journal, feed, answers_directly)
 
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
@@ -250,7 +255,7 @@ class AgentTasks:
         require_updates(task, request.after)
         return self._stream(task, request.after, caller)
 
-    async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
+    async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
         # One view for question and task: a question that opens or closes meanwhile must not be shown without its task.
         view, current = self._driver.view(), self._worker.current
         asking = await _none_if_store_fails(self._questions.asking(view.question))
@@ -267,7 +272,17 @@ class AgentTasks:
             questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
             tools=NO_TOOLS if self._tools is None else self._tools.status(),
+            owes=tuple(self._deferred.deferred()),
+            finished=await self._finished.newest(request.finished) if request.finished else None,
         )
+
+    async def watch_status(self, request: WatchStatus, caller: Caller) -> AsyncGenerator[HostStatus, None]:
+        """Returns a stream of what `status` returns, until the reader leaves."""
+        return self._status_watch.statuses(partial(self.status, GetStatus(request.finished), caller))
+
+    def status_changed(self) -> None:
+        """Makes the streams of `watch_status` look again, after a change that neither driver nor journal tells."""
+        self._status_watch.look_again()
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
         """Returns a stream of the agent's status, then each change of its state."""

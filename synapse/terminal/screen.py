@@ -8,13 +8,13 @@ feeding and reading.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
 import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
 
 from synapse.terminal.picture import Picture
+from synapse.terminal.snapshot import keep_unfinished, read_buffer, snapshot
 from synapse.terminal.theme import Theme
 
 _ghostty: Final[Any] = cast(Any, pyghostty)
@@ -66,6 +66,7 @@ class Screen:
         )
         most_bytes = _ffi.new("size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
         _lib.ghostty_terminal_set(self._handle, _lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, most_bytes)
+        keep_unfinished(self._handle)
         self._replies = bytearray()
         self._terminal.on_reply(self._replies.extend)
         self._program_status = ""
@@ -129,6 +130,13 @@ class Screen:
         painted.append(b"\x1b[?7h\x1b[%d;%dH" % (row + 1, column + 1))
         return b"".join(painted) + self._input_modes()
 
+    def snapshot(self) -> bytes:
+        """Returns bytes that rebuild this terminal with its scrollback in a freshly reset one of the same size.
+
+        The program's next byte may follow them, also when it continues a sequence.
+        """
+        return snapshot(self._handle)
+
     def _answer_scheme_queries(self, theme: Theme) -> None:
         """Makes the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
         light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
@@ -183,7 +191,7 @@ class Screen:
         made = _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, self._handle, options[0])
         _ghostty.core.check(made, "new formatter")
         try:
-            return _read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
+            return read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
         finally:
             _lib.ghostty_formatter_free(formatter[0])
 
@@ -203,12 +211,3 @@ def _without_faint(painted: str) -> str:
         else:
             firm.append(" " * len(text) if faint else text)
     return "".join(firm).rstrip()
-
-
-def _read_buffer(call: Callable[[Any, int, Any], int]) -> bytes:
-    """Asks a C function for the size that it needs, then for its bytes."""
-    written = _ffi.new("size_t*")
-    call(_ffi.NULL, 0, written)
-    buffer = _ffi.new("uint8_t[]", max(int(written[0]), 1))
-    call(buffer, len(buffer), written)
-    return bytes(_ffi.buffer(buffer, written[0]))

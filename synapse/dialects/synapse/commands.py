@@ -38,7 +38,8 @@ from synapse.dialects.synapse.encode import http_status, message_object
 PATH: Final = "/commands"
 STATUS: Final = "/status"
 STATUS_STREAM: Final = "/status/subscribe"
-"""Hosts of earlier versions do not have this path."""
+STATUS_WATCH: Final = "/status/watch"
+"""Hosts of earlier versions do not have these paths."""
 REPLY: Final = "/tasks/send"
 
 _PLAIN: Final[Mapping[str, type[Any]]] = {

@@ -12,6 +12,7 @@ import msgspec
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, Sender, TextPart
 from synapse.core.requests import (
+    MOST_FINISHED,
     SECRET_HEADER,
     AddExternal,
     AnswerQuestion,
@@ -32,6 +33,7 @@ from synapse.core.requests import (
     SendExternal,
     SendMessage,
     SubscribeTask,
+    WatchStatus,
 )
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.dialects.dialect import WireRequest
@@ -306,12 +308,20 @@ def decode_tools(wire: WireRequest) -> ReportTools:
     return ReportTools(client=body.client, protocol=body.protocol)
 
 
-def decode_status(_wire: WireRequest) -> GetStatus:
-    return GetStatus()
+def decode_status(wire: WireRequest) -> GetStatus:
+    return GetStatus(_finished(wire))
 
 
 def decode_follow_status(_wire: WireRequest) -> FollowStatus:
     return FollowStatus()
+
+
+def decode_watch_status(wire: WireRequest) -> WatchStatus:
+    return WatchStatus(_finished(wire))
+
+
+def decode_queue(_wire: WireRequest) -> GetStatus:
+    return GetStatus()
 
 
 def decode_discover(wire: WireRequest) -> AddExternal:
@@ -421,6 +431,10 @@ def _whole_number(field: str, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
         return int(text)
     raise InvalidRequest(f"{field}: must be a whole number from {least} to {most}", hint=f"{field}={least}")
+
+
+def _finished(wire: WireRequest) -> int:
+    return _whole_number("finished", wire.query().get("finished", "0"), 0, MOST_FINISHED)
 
 
 def _instant(field: str, text: str) -> datetime | None:

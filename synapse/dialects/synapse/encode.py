@@ -1,7 +1,7 @@
 """Encodes tasks, streams, the host's status and errors for the synapse dialect.
 
-A host has two streams: the updates of a task, with a `snapshot` first, and the states of the agent. An error is
-`{"error": {"code", "message", "hint"}}` with an HTTP status.
+A host has three streams: the updates of a task, with a `snapshot` first, the states of the agent, and its whole status.
+An error is `{"error": {"code", "message", "hint"}}` with an HTTP status.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ STATE_NAMES: Final[Mapping[TaskState, str]] = {
     TaskState.CANCELED: "canceled",
     TaskState.REJECTED: "failed",
 }
+
+_LONGEST_TEXT: Final = 300
+"""How much of a message is shown where only its beginning is needed."""
 
 BUSY_WORDS: Final[Mapping[str, str]] = {
     STARTING: "BUSY",
@@ -119,38 +122,12 @@ def encode_nothing(_result: None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    entry, view, question = status.entry, status.view, _question(status)
-    return to_json(
-        {
-            "status": BUSY_WORDS[view.state],
-            "state": view.state,
-            "why": view.why,
-            "source": view.source,
-            "since": instant(view.since),
-            "gate": view.gate,
-            "agent_id": entry.agent_id,
-            "agent_type": entry.agent_type,
-            "name": entry.name,
-            "port": entry.port,
-            "pid": entry.pid,
-            "socket": entry.socket,
-            "endpoint": entry.endpoint,
-            "working_dir": entry.working_dir,
-            "started_at": entry.started_at,
-            "current_task": None if status.current is None else task_object(status.current),
-            "queue_depth": len(status.queue),
-            "held": _held(status),
-            "attention": _attention(status, question),
-            "question": question,
-            "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
-            "store_fault": status.store_fault,
-            "tools": _tools(status.tools),
-            "sightings": [
-                {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
-                for one in view.observations
-            ],
-        }
-    )
+    return to_json(_status_object(status))
+
+
+def encode_watched_status(status: HostStatus) -> WireEvent:
+    """Returns the event of a stream for the whole status."""
+    return WireEvent("", "status", encode_status(status))
 
 
 def encode_external(agent: ExternalAgent) -> bytes:
@@ -187,8 +164,12 @@ def encode_update(update: Update) -> WireEvent:
 
 def encode_agent_status(status: AgentStatus) -> WireEvent:
     """Returns the event of a stream for the agent's status, with fields of `GET /status`."""
-    wire = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
-    return WireEvent("", "status", to_json(wire))
+    return WireEvent("", "status", to_json(status_fields(status)))
+
+
+def status_fields(status: AgentStatus) -> Wire:
+    """Returns the fields of `GET /status` that are known of an agent whose host has ended, too."""
+    return {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
 
 
 def event_fields(event: TaskEvent) -> tuple[str, Wire]:  # noqa: C901, PLR0911 - one case per event
@@ -272,6 +253,46 @@ def artifact_object(artifact: Artifact) -> Wire:
     return wire
 
 
+def _status_object(status: HostStatus) -> Wire:
+    entry, view, question = status.entry, status.view, _question(status)
+    wire: Wire = {
+        "status": BUSY_WORDS[view.state],
+        "state": view.state,
+        "why": view.why,
+        "source": view.source,
+        "since": instant(view.since),
+        "gate": view.gate,
+        "agent_id": entry.agent_id,
+        "agent_type": entry.agent_type,
+        "name": entry.name,
+        "port": entry.port,
+        "pid": entry.pid,
+        "socket": entry.socket,
+        "endpoint": entry.endpoint,
+        "working_dir": entry.working_dir,
+        "started_at": entry.started_at,
+        "current_task": None if status.current is None else task_object(status.current),
+        "queue_depth": len(status.queue),
+        "held": _held(status),
+        "attention": _attention(status, question),
+        "question": question,
+        "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
+        "owes": [
+            {"task_id": task.id, "to": task.sender_name, "text": task.message.text[:_LONGEST_TEXT]}
+            for task in status.owes
+        ],
+        "store_fault": status.store_fault,
+        "tools": _tools(status.tools),
+        "sightings": [
+            {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
+            for one in view.observations
+        ],
+    }
+    if status.finished is not None:
+        wire["finished"] = [task_object(task) for task in status.finished]
+    return wire
+
+
 def _held(status: HostStatus) -> Wire | None:
     """Returns why messages wait, since when, and whether the wait is overdue."""
     held = status.held
@@ -325,7 +346,16 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
         items.append({"task_id": task.id, "text": title, "receipt": "", "question_id": question_id})
     for task in status.attention:
         receipt = task.receipt.step.value if task.receipt else ""
-        items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})
+        items.append(
+            {
+                "task_id": task.id,
+                "text": task.attention,
+                "receipt": receipt,
+                "since": instant(task.updated_at),
+                "from": task.sender_name,
+                "message": task.message.text[:_LONGEST_TEXT],
+            }
+        )
     held = status.held
     # Another item reports the question or the task in doubt that messages wait for.
     if held is not None and held.is_overdue and held.reason not in (HoldReason.DIALOG, HoldReason.IN_DOUBT):

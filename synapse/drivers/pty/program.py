@@ -15,7 +15,7 @@ from synapse.core.types import Clock
 from synapse.drivers.pty.person_input import LineRouting, PersonInput
 from synapse.drivers.pty.process import Launch, ProcessWaiter, Program, spawn
 from synapse.drivers.pty.pump import PersonStreams, Pump
-from synapse.drivers.pty.screen import LockedScreen, Viewer
+from synapse.drivers.pty.screen import LockedScreen, ScreenSnapshot, Viewer
 from synapse.drivers.pty.suspend import SuspendHandler
 from synapse.drivers.pty.tty import count_unread, drop_unread, set_size
 from synapse.terminal.profile import Profile
@@ -153,6 +153,14 @@ class RunningProgram:
     def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
         """Passes the screen as it is now to `begin` and all later output to `viewer`; see `LockedScreen.watch`."""
         self.screen.watch(viewer, begin)
+
+    def follow(self, viewer: Viewer, begin: Callable[[int], None]) -> None:
+        """Passes the offset of the next byte to `begin` and all later output to `viewer`; see `LockedScreen.follow`."""
+        self.screen.follow(viewer, begin)
+
+    def snapshot(self) -> ScreenSnapshot:
+        """Returns bytes that rebuild the terminal with its scrollback, and the offset at which its output goes on."""
+        return self.screen.snapshot()
 
     def unwatch(self, viewer: Viewer) -> None:
         self.screen.unwatch(viewer)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from synapse.attach.frames import Exited, Hello, Role, decode_to_viewer, encode
+from synapse.client.overview import Row, row_of
 from synapse.config.process import SystemClock
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
 from synapse.core.caller import ACTIONS, Caller
@@ -86,6 +87,36 @@ async def test_each_state_of_an_agent_is_reported_and_its_end(home: Path) -> Non
             assert [one.state async for one in statuses] == [EXITED]
         with pytest.raises(AgentNotResponding):
             await hosts.status(entry)
+        hosts.close()
+
+
+async def test_whoever_watches_a_host_sees_the_row_of_its_agent_change(home: Path) -> None:
+    script = home / "script.toml"
+    script.write_text(SCRIPT, encoding="utf-8")
+
+    with scripted_host(home, script) as entry:
+        hosts = client_of(home)
+
+        async def until(state: str) -> Row:
+            """Waits for a row in this state."""
+            while True:
+                row = row_of(entry, await anext(statuses), None)
+                if row["state"] == state:
+                    return row
+
+        async with asyncio.timeout(BOUND), aclosing(hosts.watch_status(entry)) as statuses:
+            await until("ready")
+            await hosts.command(entry, message("deploy"), LAPTOP)
+            asks = await until("asks")
+            assert (asks["why"], asks["needs"][0]["from"]) == ("Deploy?", "key.laptop")
+
+            await hosts.command(entry, AnswerQuestion(verdict="allow"), LAPTOP)
+            done = await until("done")
+            assert (done["why"], done["unread"]) == ("→ key.laptop: deployed", 1)
+
+            os.kill(entry.pid, signal.SIGKILL)
+            away = await until("away")
+            assert (away["agent_state"], away["why"]) == (EXITED, "its host has ended, or cannot be reached")
         hosts.close()
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from synapse.auth.api_keys import ApiKey, compose, digest_of
+from synapse.auth.api_keys import ApiKey, compose
 from synapse.auth.authenticators import Authenticator, KeyAuthenticator
 from synapse.auth.gateway import AuthLimits, GatewayAuth, RateLimit, nothing_is_public
+from synapse.auth.record_file import digest_of
 from synapse.core.caller import AuthMethods, Caller
 from synapse.core.errors import StoreFailed
 from synapse.server.asgi import Scope

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from synapse.auth.api_keys import ApiKey, checked_actions, checked_name, compose, digest_of, id_in, read_expiry
+from synapse.auth.api_keys import ApiKey, checked_actions, checked_name, compose, id_in, read_expiry
+from synapse.auth.record_file import digest_of
 from synapse.core.errors import InvalidRequest
 
 NOW = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from synapse.auth.policy import ACTION_OF, check_access, may_use
+from synapse.auth.policy import ACTION_OF, check_access, check_action, may_use
 from synapse.core import requests
-from synapse.core.caller import ACTIONS, Caller
+from synapse.core.caller import ACTIONS, ATTACH, Caller
 from synapse.core.errors import AgentNotFound, Forbidden
 from synapse.core.message import Message, MessageId, Role
 from synapse.core.requests import (
@@ -41,7 +41,8 @@ def only(*actions: str, agents: Any = None) -> Caller:
 
 def test_every_request_has_an_action_but_the_envelope() -> None:
     assert set(ACTION_OF) == set(METHODS) - {ForAgent}
-    assert set(ACTION_OF.values()) == {*ACTIONS, ""}
+    # Terminals are opened by a WebSocket, whose handler checks the action.
+    assert set(ACTION_OF.values()) | {ATTACH} == {*ACTIONS, ""}
 
 
 @pytest.mark.parametrize(
@@ -120,3 +121,25 @@ def test_a_caller_may_use_its_listed_agents_or_all() -> None:
     assert may_use(only(agents=frozenset({"codex"})), "codex")
     assert not may_use(only(agents=frozenset({"codex"})), "claude")
     assert not may_use(only(agents=frozenset()), "claude")
+
+
+def test_terminals_are_open_to_granted_credentials_and_to_people() -> None:
+    check_action(ATTACH, only("attach"))
+    check_action(ATTACH, Caller(via_socket=True))
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        only("read", "send", "cancel", "approve", "register"),
+        Caller(is_owner=True),
+        ALL,
+        Caller(via_socket=True, agent_id="synapse-claude-8100"),
+        Caller(via_socket=True, doubt="it has exited"),
+        Caller(via_socket=True, terminal_doubt="it has no terminal"),
+    ],
+    ids=["other actions", "owner without credentials", "without limits", "agent", "doubtful", "no terminal"],
+)
+def test_terminals_are_closed_to_everybody_else(caller: Caller) -> None:
+    with pytest.raises(Forbidden):
+        check_action(ATTACH, caller)

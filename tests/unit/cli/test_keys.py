@@ -47,7 +47,7 @@ def test_the_list_as_json_has_the_grants(synapse: Cli) -> None:
 def test_a_new_key_has_ordinary_actions_unless_more_are_named(synapse: Cli) -> None:
     assert synapse("keys", "create", "a", "--json").json["actions"] == ["cancel", "read", "send"]
     everything = synapse("keys", "create", "b", "--actions", "all", "--json").json["actions"]
-    assert everything == ["approve", "cancel", "read", "register", "send"]
+    assert everything == ["approve", "attach", "cancel", "read", "register", "send"]
 
 
 def test_wider_scopes_are_asked_for_by_name(synapse: Cli) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from synapse.auth.sessions import LONGEST, SessionFile
 from synapse.core.caller import AuthMethods
+from synapse.core.errors import Forbidden
 from synapse.core.override import override
 from synapse.dialects.dialect import Dialect, WireRequest
 from synapse.dialects.hub.routes import hub_dialect
@@ -20,18 +23,27 @@ from synapse.gateway.metrics import Metrics
 from synapse.gateway.openapi import SENTENCES, SHAPES, key_of, operations_dialect, public_paths
 from synapse.gateway.routes import gateway_dialects
 from synapse.gateway.service import StreamLimit
+from synapse.gateway.sessions import SessionPages
 from synapse.server.middleware import Addresses
+from tests.fakes.clock import FakeClock
 
 KEYS = AuthMethods(api_keys=True)
 URL = "https://agents.example.com"
 
 
+def refuse() -> NoReturn:
+    raise Forbidden("no link is made here")
+
+
 def all_dialects() -> list[Dialect]:
+    clock = FakeClock()
+    sessions = SessionFile(Path(), clock)
     cards = GatewayCards(addresses=Addresses(URL), methods=KEYS, config_of=GatewayConfig().agent)
     served = gateway_dialects(
         cards,
         hub_dialect(lambda _: "", KEYS),
         mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1),
+        SessionPages(sessions, clock, url=URL, cookie="", idle=LONGEST, refuse_link=refuse).dialect(),
     )
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
 

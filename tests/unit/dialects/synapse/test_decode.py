@@ -24,6 +24,7 @@ from synapse.core.requests import (
     Request,
     ResolveTask,
     SubscribeTask,
+    WatchStatus,
 )
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
@@ -45,6 +46,7 @@ from synapse.dialects.synapse.decode import (
     decode_status,
     decode_subscribe,
     decode_tools,
+    decode_watch_status,
 )
 from synapse.dialects.synapse.encode import message_object
 
@@ -245,6 +247,12 @@ def test_requests_without_a_body_are_made_of_the_path() -> None:
     assert decode_get(wire()) == GetTask("54241e7e")
     assert decode_cancel(wire()) == CancelTask("54241e7e")
     assert decode_status(wire()) == GetStatus()
+    assert decode_status(wire(query=b"finished=20")) == GetStatus(20)
+    assert decode_watch_status(wire()) == WatchStatus()
+    assert decode_watch_status(wire(query=b"finished=3")) == WatchStatus(3)
+    for many in (b"21", b"-1", b"x"):
+        with pytest.raises(InvalidRequest, match="finished: must be a whole number from 0 to 20"):
+            decode_watch_status(wire(query=b"finished=" + many))
     assert decode_externals(wire()) == ListExternals()
     assert decode_remove_external(wire(params=OTHER)) == RemoveExternal("other")
 

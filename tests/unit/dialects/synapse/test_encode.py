@@ -259,7 +259,17 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "current_task": task_object(waiting),
         "queue_depth": 2,
         "held": None,
-        "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
+        "attention": [
+            {
+                "task_id": waiting.id,
+                "text": "was it typed?",
+                "receipt": "",
+                "since": "2024-01-15T10:30:05.000Z",
+                "from": waiting.sender_name,
+                "message": waiting.message.text,
+            }
+        ],
+        "owes": [],
         "question": None,
         "questions": [],
         "store_fault": "",
@@ -273,6 +283,20 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         },
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
+
+
+def test_the_status_has_what_the_agent_owes_and_what_ended_if_that_was_asked_for() -> None:
+    owed, ended = a_task(), a_task(state=TaskState.COMPLETED)
+    status = HostStatus(
+        entry=_entry(), view=_view(), current=None, queue=(), attention=(), owes=(owed,), finished=(ended,)
+    )
+
+    told = json.loads(encode.encode_status(status))
+
+    assert told["owes"] == [{"task_id": owed.id, "to": owed.sender_name, "text": owed.message.text}]
+    assert told["finished"] == [task_object(ended)]
+    event = encode.encode_watched_status(status)
+    assert (event.id, event.name, json.loads(event.data)) == ("", "status", told)
 
 
 def test_the_status_says_which_tools_the_agent_has() -> None:
