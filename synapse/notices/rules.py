@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from synapse.client.overview import Need
 from synapse.core.errors import InvalidSettings
 
 GRACE_SECONDS: Final = 1.5
@@ -57,15 +58,15 @@ class Notice:
         return _SENTENCES[self.kind].format(self.agent)
 
 
-def notice_of(need: Mapping[str, Any]) -> Notice:
-    """Returns the notice for a need of `client.overview`."""
+def notice_of(need: Need) -> Notice:
+    """Returns the notice for a need of an agent."""
     return Notice(
-        id=str(need["id"]),
-        kind=_KIND_OF_NEED.get(str(need["kind"]), Kind.ASKS),
-        agent_id=str(need["agent_id"]),
-        agent=str(need["name"]),
-        text=str(need["title"]),
-        task_id=str(need["task_id"] or ""),
+        id=need["id"],
+        kind=_KIND_OF_NEED.get(need["kind"], Kind.ASKS),
+        agent_id=need["agent_id"],
+        agent=need["name"],
+        text=need["title"],
+        task_id=need["task_id"] or "",
     )
 
 
@@ -149,9 +150,9 @@ class NoticeTracker:
         self._first_seen: dict[str, float] = {}
         self._due: set[str] = set(known)
 
-    def look(self, needs: Sequence[Mapping[str, Any]], now: float) -> Changes:
+    def look(self, needs: Sequence[Need], now: float) -> Changes:
         """Takes the present needs, at `now` by a monotonic clock, and returns what changed."""
-        present = {str(need["id"]): need for need in needs}
+        present = {need["id"]: need for need in needs}
         gone = tuple(sorted(self._due - present.keys()))
         self._due -= set(gone)
         self._first_seen = {key: self._first_seen.get(key, now) for key in present}

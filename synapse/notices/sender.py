@@ -12,8 +12,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
+from synapse.client.overview import Need
 from synapse.config.settings import Settings
 from synapse.core.types import Clock
 from synapse.notices.log import NoticeLog, Result
@@ -26,9 +27,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 """How often it looks while something is open: that a person has seen an answer changes no status."""
 
-Status = Mapping[str, Any]
-NeedsIn = Callable[[Status], Sequence[Mapping[str, Any]]]
-"""Returns the needs of the agent in a status, without those that a person has seen."""
+Status = TypeVar("Status")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +74,11 @@ class NoticeSender:
         self._shown: dict[str, tuple[Notice, set[str]]] = {}
         """The open notices by id, each with the names of the outlets that show it."""
 
-    async def run(self, statuses: AsyncGenerator[Status, None], needs_in: NeedsIn) -> None:
-        """Follows `statuses`, and looks again while a need is open."""
+    async def run(self, statuses: AsyncGenerator[Status, None], needs_in: Callable[[Status], Sequence[Need]]) -> None:
+        """Follows `statuses`, and looks again while a need is open.
+
+        `needs_in` returns what the agent needs a person for, without what a person has seen by now.
+        """
         try:
             self._shown = await asyncio.to_thread(self._log.open_notices, self._agent_id)
         except OSError as error:
@@ -85,7 +87,7 @@ class NoticeSender:
         async with aclosing(statuses):
             coming = asyncio.ensure_future(anext(statuses))
             try:
-                status: Status = await coming
+                status = await coming
                 coming = asyncio.ensure_future(anext(statuses))
                 while True:
                     changes = tracker.look(needs_in(status), self._clock.monotonic())

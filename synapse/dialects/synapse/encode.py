@@ -122,7 +122,7 @@ def encode_nothing(_result: None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    return to_json(_status_object(status))
+    return to_json(status_object(status))
 
 
 def encode_watched_status(status: HostStatus) -> WireEvent:
@@ -253,7 +253,7 @@ def artifact_object(artifact: Artifact) -> Wire:
     return wire
 
 
-def _status_object(status: HostStatus) -> Wire:
+def status_object(status: HostStatus) -> Wire:
     entry, view, question = status.entry, status.view, _question(status)
     wire: Wire = {
         "status": BUSY_WORDS[view.state],

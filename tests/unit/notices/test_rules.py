@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from synapse.core.errors import InvalidSettings
 from synapse.notices.rules import GRACE_SECONDS, Changes, Kind, NoticeTracker, notice_of, read_rules
-
-
-def need(key: str = "q1", kind: str = "permission", title: str = "run `rm -rf build`") -> dict[str, Any]:
-    return {"id": key, "kind": kind, "agent_id": "synapse-codex-8120", "name": "codex", "title": title, "task_id": None}
+from tests.samples.needs import need
 
 
 def at(text: str) -> datetime:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from synapse.client.overview import Need
 from synapse.notices.log import NoticeLog
 from synapse.notices.outlets import OutletFailed
 from synapse.notices.rules import GRACE_SECONDS, Notice, read_rules
 from synapse.notices.sender import Notices, NoticeSender
 from tests.fakes.clock import FakeClock
+from tests.samples.needs import need
 
 AGENT = "synapse-codex-8120"
-ASKS = {"id": "q1", "kind": "permission", "agent_id": AGENT, "name": "codex", "title": "run it?", "task_id": "t1"}
+ASKS = need()
 
 
 class FakeOutlet:
@@ -37,13 +39,20 @@ class FakeOutlet:
             raise OutletFailed("no daemon")
 
 
+@dataclass(frozen=True, eq=False)
+class Status:
+    """A status, as far as notices read it."""
+
+    needs: Sequence[Need]
+
+
 class FakeStatuses:
     """Statuses that a test puts; None ends them."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
+        self.queue: asyncio.Queue[Status | None] = asyncio.Queue()
 
-    async def __call__(self) -> AsyncGenerator[Mapping[str, Any], None]:
+    async def __call__(self) -> AsyncGenerator[Status, None]:
         while (status := await self.queue.get()) is not None:
             yield status
 
@@ -57,10 +66,10 @@ class World:
         self.statuses = FakeStatuses()
         notices = Notices(rules=read_rules(on, "all", "none"), outlets=(outlet,), log=self.log)
         self._sender = NoticeSender(AGENT, ("codex", AGENT), notices, self.clock)
-        self._awaited: Mapping[str, Any] = {}
+        self._awaited = Status([])
         self._looked = asyncio.Event()
 
-    async def tell(self, *steps: Sequence[Mapping[str, Any]]) -> None:
+    async def tell(self, *steps: Sequence[Need]) -> None:
         """Gives the statuses, each after the grace period of the one before, and waits until all is sent."""
         running = asyncio.ensure_future(self._sender.run(self.statuses(), self._needs_in))
         for needs in steps:
@@ -72,18 +81,17 @@ class World:
         async with asyncio.timeout(5):
             await running
 
-    async def _look_at(self, needs: Sequence[Mapping[str, Any]]) -> None:
-        self._awaited = {"needs": needs}
+    async def _look_at(self, needs: Sequence[Need]) -> None:
+        self._awaited = Status(needs)
         self._looked.clear()
         self.statuses.queue.put_nowait(self._awaited)
         async with asyncio.timeout(5):
             await self._looked.wait()
 
-    def _needs_in(self, status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    def _needs_in(self, status: Status) -> Sequence[Need]:
         if status is self._awaited:
             self._looked.set()
-        found: Sequence[Mapping[str, Any]] = status["needs"]
-        return found
+        return status.needs
 
     def results(self) -> list[str]:
         return [f"{record['id']} {record['result']} {record['why']}".strip() for record in self.log.records()]
