@@ -36,6 +36,7 @@ VERBS = {
     "dashboard": ("dashboard", "open the dashboard in a browser; list and revoke its sessions"),
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
+    "notify": ("notify", "try the notices outside of the terminal, and list those that were sent"),
     "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
     "mcp": ("mcp", "serve the tools for AI agents over MCP; config, install, uninstall"),
     "scripted": ("launch", "run an agent that plays a script file"),

@@ -98,6 +98,13 @@ MEANINGS: Final[Mapping[str, str]] = {
     "person_proof": "what proves a person: process (not an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
+    "notify_on": "what notices tell a person about: asks, in_doubt, failed, answered; all, or none",
+    "notify_agents": "the agents that notices are about, by name; all for every one",
+    "notify_quiet": "a daily time without notices, as 22:00-07:00; or none",
+    "notify_desktop": "whether notices appear on the desktop, where there is notify-send",
+    "notify_webhook": "address that notices are posted to as JSON; none for no webhook",
+    "notify_ntfy": "topic of ntfy that notices are published to, as https://ntfy.example.com/my-topic; or none",
+    "notify_text": "whether webhook and ntfy get the text of questions and answers, which may hold commands",
     "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
     "search": "whether texts of tasks are indexed for `synapse tasks --search` and the dashboard",
@@ -207,6 +214,13 @@ class Settings:
     person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
+    notify_on: str = "all"
+    notify_agents: str = "all"
+    notify_quiet: str = "none"
+    notify_desktop: bool = True
+    notify_webhook: str = "none"
+    notify_ntfy: str = "none"
+    notify_text: bool = False
     session_hours: float = 12.0
     push_attempts: int = 12
     search: bool = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,22 +17,28 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from synapse.client.overview import Need, row_of
+from synapse.client.seen import seen_until
 from synapse.config.process import SystemClock, new_context_id, new_id, new_task_id
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
 from synapse.core.agent import READY, AgentEntry
+from synapse.core.caller import Caller
 from synapse.core.driver import Driver, SendOutcome
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message, MessageId
 from synapse.core.registry import HostClient, Registry
+from synapse.core.requests import MOST_FINISHED, HostStatus, WatchStatus
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
 from synapse.core.waiting import pause
+from synapse.dialects.synapse.encode import status_object
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.host.agent_command import command_path, launch_folder
 from synapse.host.tools import AgentTools, ToolsDriver
+from synapse.notices.sender import NoticeSender, open_notices
 from synapse.push.service import open_push
 from synapse.tasks import outcomes, recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
@@ -172,6 +179,7 @@ class AgentRuntime:
             agents_may_decide=may_decide,
             keys_may_decide=not settings.terminal_decides,
         )
+        self._notices = open_notices(settings, os.environ)
         self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
@@ -203,7 +211,9 @@ class AgentRuntime:
         delivering = group.create_task(_until_exit(self._worker.run()))
         self._delivering = delivering
         notices = self._deferred.run(self._intake.late_answers.notify_unanswered, self._intake.late_answers.release)
-        others = (self._replies.run(), notices, self._sweep(), self._pushing.outbox.run())
+        others = [self._replies.run(), notices, self._sweep(), self._pushing.outbox.run()]
+        if self._notices.outlets:
+            others.append(self._tell_person())
         return [delivering, *(group.create_task(job) for job in others)]
 
     async def instruct(self) -> None:
@@ -276,6 +286,17 @@ class AgentRuntime:
             for task in self._journal.open_tasks()
             if recovery.is_waiting_in_queue(task) and not recovery.is_instruction(task)
         ]
+
+    async def _tell_person(self) -> None:
+        """Sends notices about what the agent needs a person for, as the agent's row in every overview shows it."""
+        me, home = self._me, self._settings.home
+
+        def needs_in(status: HostStatus) -> Sequence[Need]:
+            return row_of(me, status_object(status), seen_until(home, me.agent_id))["needs"]
+
+        statuses = await self.service.watch_status(WatchStatus(MOST_FINISHED), Caller())
+        names = {me.agent_id, me.name, short_name(me), me.agent_type}
+        await NoticeSender(me.agent_id, names, self._notices, self._clock).run(statuses, needs_in)
 
     async def _sweep(self) -> None:
         """Every few seconds, does what no event triggers."""

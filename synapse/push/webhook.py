@@ -73,14 +73,21 @@ class WebhookSender:
 
     async def post(self, url: str, headers: Headers, body: bytes) -> PostResult:
         """Sends one notification. It does not raise; the result has the error."""
+        return await self._send("POST", url, headers, body)
+
+    async def delete(self, url: str) -> PostResult:
+        """Deletes a notification where the receiver keeps them. It does not raise; the result has the error."""
+        return await self._send("DELETE", url, (), b"")
+
+    async def _send(self, method: str, url: str, headers: Headers, body: bytes) -> PostResult:
         try:
             target = parse_target(url)
             agent = ("User-Agent", f"synapse/{__version__}")
-            request = HttpRequest(method="POST", url=url, headers=(agent, *headers), body=body)
+            request = HttpRequest(method=method, url=url, headers=(agent, *headers), body=body)
             async with self._limit.slot(f"{target.host}:{target.port}"):
                 return await self._exchange(request)
         except InvalidField as refused:
-            return PostResult(error=refused.why, is_final=True)
+            return PostResult(error=f"{refused.why}  ({refused.hint})" if refused.hint else refused.why, is_final=True)
         except HttpFailed as failed:
             return PostResult(error=_ERRORS.get(failed.reason, "{detail}").format(detail=failed.detail) or str(failed))
 

@@ -180,6 +180,13 @@ NEVER = {
     "mcp": "false",
     "allow_commands": "true",
     "search": "false",
+    "notify_on": "'none'",
+    "notify_agents": "'codex'",
+    "notify_quiet": "'00:00-23:59'",
+    "notify_desktop": "false",
+    "notify_webhook": "'https://example.com/'",
+    "notify_ntfy": "'https://example.com/topic'",
+    "notify_text": "true",
 }
 
 
