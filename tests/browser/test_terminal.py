@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,7 @@ at_cursor = true
 
 
 @contextmanager
-def painter(machine: World, name: str) -> Iterator[None]:
+def painter(machine: World, name: str) -> Generator[None]:
     """Starts an agent whose program paints what it is told."""
     profile = machine.home / "config" / "synapse" / "profiles" / "painter.toml"
     profile.parent.mkdir(parents=True, exist_ok=True)
