@@ -53,6 +53,8 @@ def _print_rows(*, as_json: bool) -> int:
     if as_json:
         print_json(rows)
         return 0
+    if not rows:
+        print_notice("No agent is running. Start one with `synapse claude` or `synapse start codex`.")
     print_result(summary(rows, glyphs))
     columns = columns_for(rows, min(line_width(), WIDEST))
     now = SystemClock().now()

@@ -131,7 +131,8 @@ class TopApp(App[None]):
         self._follower = RowFollower(registry, watch_status, seen_until, self._rows_changed, self._announce)
         self._wanted = ""
         self._need_id = ""
-        """The need that the pane shows."""
+        """The need that the pane shows; see `_key_of`."""
+        self._lines_about = 0
         self._need_position = 0
         self._settled_at = 0.0
         self._confirmed: set[str] = set()
@@ -200,8 +201,10 @@ class TopApp(App[None]):
     def _rows_changed(self) -> None:
         if not self.is_running or not self.screen_stack:
             return
-        rows = [row for row in self._follower.rows if matches(row, self._wanted)]
-        self._rows.show(rows)
+        rows = self._follower.rows
+        # The same question may be asked again later.
+        self._decided &= {_key_of(need) for row in rows for need in row["needs"]}
+        self._rows.show([row for row in rows if matches(row, self._wanted)])
         self._take_need(by_person=False)
         self._draw_all()
 
@@ -214,8 +217,6 @@ class TopApp(App[None]):
     def on_row_list_chosen(self) -> None:
         self._take_need(by_person=True)
         self._draw_all()
-        # How much is below the pane is known once it is laid out.
-        self.call_after_refresh(self._draw_all)
 
     async def on_row_list_opened(self) -> None:
         await self.run_action("attach")
@@ -223,7 +224,7 @@ class TopApp(App[None]):
     def _take_need(self, *, by_person: bool) -> None:
         """Keeps the pane at its need as long as that exists, and else shows the agent's first."""
         row = self._rows.chosen
-        ids = [need["id"] for need in row["needs"]] if row else []
+        ids = [_key_of(need) for need in row["needs"]] if row else []
         if not by_person and self._need_id in ids:
             self._need_position = ids.index(self._need_id)
             return
@@ -232,7 +233,7 @@ class TopApp(App[None]):
         if not by_person and shown != self._need_id:
             self._settled_at = self._clock.monotonic() + SETTLE_SECONDS
         self._need_id = shown
-        self.query_one("#detail", VerticalScroll).scroll_home(animate=False)
+        self.query_one("#detail", VerticalScroll).scroll_home(animate=False, immediate=True)
 
     def _tick(self) -> None:
         """Draws what has become older by a second; nothing is drawn whose text is the same."""
@@ -245,9 +246,11 @@ class TopApp(App[None]):
         row, need = self._rows.chosen, self._need
         if row is None:
             nothing = f"Nothing matches '{self._wanted}'." if self._wanted else _NO_AGENTS
+            self._lines_about = 0
             self._draw("#about", Content(nothing))
         else:
             lines = detail_of(row, self._need_position, self._columns, self._clock.now(), self._glyphs)
+            self._lines_about = len(lines)
             self._draw("#about", content_of(lines))
         self._draw("#keys", self._key_line(row, need))
         self._draw("#rule", self._rule_line())
@@ -271,9 +274,8 @@ class TopApp(App[None]):
 
     def _rule_line(self) -> Content:
         position, count = self._rows.position
-        detail = self.query_one("#detail", VerticalScroll)
         place = f" {position} of {count} " if count > self._rows.size.height else ""
-        more = " more below: J " if detail.scroll_y < detail.max_scroll_y else ""
+        more = "" if self._is_read() else " more below: J "
         rule = self._glyphs.rule
         middle = rule * max(0, self.size.width - len(place) - len(more) - 4)
         return Content(f"{rule * 2}{place}{middle}{more}{rule * 2}")
@@ -320,8 +322,8 @@ class TopApp(App[None]):
         row = self._rows.chosen
         if row and len(row["needs"]) > 1:
             self._need_position = (self._need_position + 1) % len(row["needs"])
-            self._need_id = row["needs"][self._need_position]["id"]
-            self.query_one("#detail", VerticalScroll).scroll_home(animate=False)
+            self._need_id = _key_of(row["needs"][self._need_position])
+            self.query_one("#detail", VerticalScroll).scroll_home(animate=False, immediate=True)
             self._draw_all()
 
     def action_filter(self) -> None:
@@ -457,7 +459,7 @@ class TopApp(App[None]):
         if action not in need["can"]:
             self._say(f"That is not asked here. Next: {self._glyphs.line(need['next'])}" if need["next"] else "")
             return False
-        if need["id"] in self._decided:
+        if _key_of(need) in self._decided:
             self._say("This is answered already.")
             return False
         if self._clock.monotonic() < self._settled_at:
@@ -466,17 +468,17 @@ class TopApp(App[None]):
         return True
 
     def _is_read(self) -> bool:
-        """Decides whether all of the question has been in view."""
+        """Decides whether the end of the question is in view; counted, because the pane may not be laid out yet."""
         detail = self.query_one("#detail", VerticalScroll)
-        return detail.scroll_y >= detail.max_scroll_y
+        return self._lines_about - detail.scroll_y <= detail.size.height
 
     async def _decide(self, need: Need, act: Callable[[], str], verb: str) -> None:
         """Sends a decision, once."""
-        if need["id"] in self._decided:
+        if _key_of(need) in self._decided:
             return
-        self._decided.add(need["id"])
+        self._decided.add(_key_of(need))
         if not await self._request(act, f"{verb}: {need['name']}"):
-            self._decided.discard(need["id"])
+            self._decided.discard(_key_of(need))
 
     async def _request(self, act: Callable[[], str], done: str) -> bool:
         """Runs a request to a host in a thread, says what became of it, and returns whether it succeeded."""
@@ -527,3 +529,8 @@ class TopApp(App[None]):
     def action_help(self) -> None:
         lines = [[Cell(f"{key.replace('⏎', self._glyphs.enter):10}", "name"), Cell(does)] for key, does in HELP]
         self.push_screen(Reader("synapse top: keys", lines))
+
+
+def _key_of(need: Need) -> str:
+    """Returns what tells this need from those of all agents."""
+    return f"{need['agent_id']} {need['id']}"

@@ -36,10 +36,18 @@ class KeyHint(NamedTuple):
 
 
 def detail_of(row: Row, position: int, columns: int, now: datetime, glyphs: Glyphs) -> list[Line]:
-    """Returns the lines about an agent: its need at `position` of its needs, else what it does."""
+    """Returns the lines about an agent: its need at `position` of its needs, else what it does.
+
+    No line is wider than `columns`, so that whoever shows them knows how many are in view.
+    """
     if row["needs"]:
-        return _need_lines(row, position, columns, now, glyphs)
-    return _agent_lines(row, columns, now, glyphs)
+        return wrapped(_need_lines(row, position, columns, now, glyphs), columns)
+    return wrapped(_agent_lines(row, columns, now, glyphs), columns)
+
+
+def wrapped(lines: list[Line], columns: int) -> list[Line]:
+    """Returns the lines, each as several where it is wider than `columns`."""
+    return [part for line in lines for part in folded(line, columns, "")]
 
 
 def whole_question(need: Need, columns: int, glyphs: Glyphs) -> list[Line]:
@@ -181,4 +189,6 @@ def _head(name: str, state: str, facts: Sequence[str], glyphs: Glyphs) -> Line:
 def _task_words(task_id: str, sender: str, glyphs: Glyphs) -> str:
     if not task_id:
         return ""
-    return f"task {glyphs.line(task_id[:SHORT_ID])}" + (f" from {glyphs.line(sender)}" if sender else "")
+    return f"task {glyphs.line(task_id[:SHORT_ID])}" + (
+        f" from {glyphs.line(sender.removeprefix('synapse-'))}" if sender else ""
+    )

@@ -105,8 +105,9 @@ class Dialog(ModalScreen[str]):
 
     @property
     def _is_read(self) -> bool:
+        # Counted as well: a key may come before the text is laid out.
         text = self.query_one(VerticalScroll)
-        return text.scroll_y >= text.max_scroll_y
+        return text.scroll_y >= text.max_scroll_y and len(self._lines) - text.scroll_y <= text.size.height
 
     def _show_keys(self) -> None:
         yes = "y yes" if self._is_read else "more below: Space"

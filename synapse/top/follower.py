@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from synapse.client.overview import Need, Row, in_order, row_of
+from synapse.client.overview import AWAY, Need, Row, in_order, row_of
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import RegistryFailed, SynapseError
 from synapse.core.message import Json
@@ -50,7 +50,6 @@ class RowFollower:
         self._on_change = on_change
         self._on_new_needs = on_new_needs
         self._agents: dict[str, _Followed] = {}
-        self._known_needs: set[str] = set()
         self._new_needs: list[Need] = []
         self._is_reporting = False
 
@@ -92,10 +91,12 @@ class RowFollower:
     def _take(self, entries: Iterable[AgentEntry], group: asyncio.TaskGroup, *, is_first: bool) -> None:
         """Begins to follow new agents and those that were restarted, and leaves those that are gone."""
         present = {entry.agent_id: entry for entry in entries}
+        known: dict[str, set[str]] = {}
         for agent_id, agent in list(self._agents.items()):
             entry = present.get(agent_id)
             if entry is None or _launch_of(entry) != _launch_of(agent.entry):
                 agent.following.cancel()
+                known[agent_id] = agent.known_needs
                 del self._agents[agent_id]
                 self._changed()
         for agent_id, entry in present.items():
@@ -103,6 +104,7 @@ class RowFollower:
                 agent = _Followed(entry, row_of(entry, None, None), group.create_task(self._follow(agent_id)))
                 # What an agent needed already when the list was opened is not news.
                 agent.is_news = not is_first
+                agent.known_needs = known.get(agent_id, set())
                 self._agents[agent_id] = agent
                 self._changed()
 
@@ -125,12 +127,12 @@ class RowFollower:
         if row == agent.row:
             return
         agent.row = row
-        fresh = [need for need in row["needs"] if need["id"] not in self._known_needs]
-        self._known_needs.update(need["id"] for need in fresh)
-        if agent.is_news:
-            self._new_needs += fresh
-        agent.is_news = True
         self._changed()
+        if row["state"] != AWAY:  # a host that is away for a while takes nothing back
+            if agent.is_news:
+                self._new_needs += [need for need in row["needs"] if need["id"] not in agent.known_needs]
+            agent.is_news = True
+            agent.known_needs = {need["id"] for need in row["needs"]}
 
     def _look_at_seen_marks(self) -> None:
         for agent in self._agents.values():
@@ -153,7 +155,7 @@ class RowFollower:
 class _Followed:
     """An agent, its row, and what the row was made of."""
 
-    __slots__ = ("entry", "error", "following", "is_news", "row", "seen", "status")
+    __slots__ = ("entry", "error", "following", "is_news", "known_needs", "row", "seen", "status")
 
     def __init__(self, entry: AgentEntry, row: Row, following: asyncio.Task[None]) -> None:
         self.entry = entry
@@ -163,6 +165,7 @@ class _Followed:
         self.error: SynapseError | None = None
         self.seen: datetime | None = None
         self.is_news = True
+        self.known_needs: set[str] = set()
 
 
 def _launch_of(entry: AgentEntry) -> tuple[int, int, str]:

@@ -72,6 +72,7 @@ class RowList(ScrollView):
     def show(self, rows: list[Row]) -> None:
         """Shows these rows, in this order."""
         before, index = self._chosen_id, self._index
+        first, last = self._visible()
         self._rows = rows
         if not self._is_persons_choice:
             self._chosen_id = rows[0]["agent_id"] if rows else ""
@@ -83,7 +84,9 @@ class RowList(ScrollView):
         if before != self._chosen_id:
             self._lines = []
         self.redraw()
-        self._keep_in_view()
+        # A person who has scrolled away with the wheel is left where they are.
+        if first <= index < last or before != self._chosen_id:
+            self._keep_in_view()
 
     def redraw(self) -> None:
         """Draws the lines that have changed, by new rows, another size or time that passed."""

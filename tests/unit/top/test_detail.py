@@ -22,7 +22,7 @@ def row(status: Fields, *, terminal: int = 1) -> Row:
     )
 
 
-def texts(one: Row, position: int = 0, columns: int = 76, glyphs: Glyphs = UNICODE) -> list[str]:
+def texts(one: Row, position: int = 0, columns: int = 100, glyphs: Glyphs = UNICODE) -> list[str]:
     lines = detail_of(one, position, columns, NOW, glyphs)
     return ["".join(cell.text for cell in line).rstrip() for line in lines]
 
@@ -38,7 +38,7 @@ def words(status: Fields, *, terminal: int = 1) -> list[str]:
 
 def test_a_question_shows_kind_task_sender_command_folder_and_options() -> None:
     assert texts(row(asking(0x1F3C9A20))) == [
-        "codex-0 asks · permission · task 1f3c9a20 from synapse-claude-8101 · 2m",
+        "codex-0 asks · permission · task 1f3c9a20 from claude-8101 · 2m",
         "  Run this command?",
         "    rm -rf build",
         "  in /srv/project",
@@ -84,7 +84,7 @@ def test_of_several_needs_one_is_shown_and_counted() -> None:
 
 def test_an_agent_that_needs_nobody_shows_its_work() -> None:
     assert texts(row(working(1, "write\nthe tests", queued=2))) == [
-        "codex-0 working · task 00000001 from synapse-claude-8101 · turn started · 9m · says the screen",
+        "codex-0 working · task 00000001 from claude-8101 · turn started · 9m · says the screen",
         "  write",
         "  the tests",
         "  2 queued",
