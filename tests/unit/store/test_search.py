@@ -218,6 +218,19 @@ async def test_a_deleted_index_is_built_again(sqlite: LeasedStore, tmp_path: Pat
         file.unlink()
 
     assert await found(sqlite, "parser") == ["a"]
+    assert [body for _, body in indexed(tmp_path)] == ["parser"]
+
+
+async def test_deleted_texts_leave_the_index(sqlite: LeasedStore, tmp_path: Path) -> None:
+    first = opened("a", message=message("parser", "m-a"))
+    await keep(sqlite, first)
+    await ask(sqlite, "b", "lexer")
+    await sqlite.update_search(1)
+    await keep(sqlite, hidden("a"), before=[first])
+
+    await sqlite.update_search(1)
+
+    assert [body for _, body in indexed(tmp_path)] == ["lexer"]
 
 
 async def test_an_index_of_an_older_schema_is_built_again(
