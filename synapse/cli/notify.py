@@ -11,7 +11,8 @@ from typing import Any
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser, whole_number
-from synapse.cli.tables import plain, table
+from synapse.cli.tables import table
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.process import SystemClock, new_id
 from synapse.config.settings import load_settings

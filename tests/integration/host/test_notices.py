@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from synapse.client.seen import mark_seen
+from synapse.config.process import SystemClock
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 
 SCRIPT = """
@@ -75,12 +77,12 @@ def test_each_need_is_told_once_and_withdrawn(
         home = Path(folder)
         script = home / "asker.toml"
         script.write_text(SCRIPT, encoding="utf-8")
-        with scripted_host(home, script, "asker"):
+        with scripted_host(home, script, "asker") as agent:
             task = json.loads(synapse(home, "send", "asker", "run it", "--json"))["task"]["id"]
             asked = posted.get(timeout=PATIENCE)
             synapse(home, "approve", task)
             answered = [posted.get(timeout=PATIENCE), posted.get(timeout=PATIENCE)]
-            synapse(home, "status", "asker")
+            mark_seen(home, agent.agent_id, SystemClock().now())
             seen = posted.get(timeout=PATIENCE)
             synapse(home, "send", "asker", "please fail", "--json")
             failed = posted.get(timeout=PATIENCE)
