@@ -26,7 +26,7 @@ from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import READ
-from synapse.core.errors import Ambiguous, RouteNotFound
+from synapse.core.errors import Ambiguous, PortTaken, RouteNotFound
 from synapse.dialects.paths import LINKS_PATH
 from synapse.host.background import HostLaunch, start_host
 from synapse.registry.files import gateways
@@ -106,8 +106,14 @@ def _running(port: int | None) -> AgentEntry | None:
 
 def _start(options: Namespace) -> AgentEntry:
     settings = settings_here(load=launch_settings, asks=not options.json)
+    known, logs = gateways(settings.home), settings.logs
     where = ["--port", str(options.port)] if options.port is not None else []
-    gateway = start_host(HostLaunch(verb=[GATEWAY, *where]), gateways(settings.home), settings.logs)
+    try:
+        gateway = start_host(HostLaunch(verb=[GATEWAY, *where]), known, logs)
+    except PortTaken:
+        # A page needs no port that others know: free ones will do.
+        where = ["--port", str(options.port or 0), "--grpc-port", "0"]
+        gateway = start_host(HostLaunch(verb=[GATEWAY, *where]), known, logs)
     if not options.json:
         print_notice(f"Gateway listening on {gateway.endpoint} (pid {gateway.pid})  (synapse stop gateway)")
     return gateway
