@@ -40,10 +40,33 @@ HUB_PURPOSES: Final = {
     "delete_task": "cancel what runs, and take the task out of all views; the log keeps it",
     "issue_ticket": "a ticket for one handshake of the WebSocket, for browsers, which can set no header there",
 }
+DASHBOARD_PURPOSES: Final = {
+    "overview": 'read: `{"agents": [Row, …], "cursor", "at"}`, those that need a person first',
+    "events": "read: the stream below; `?after=CURSOR` or `Last-Event-ID` resumes",
+    "agent": 'read: `{"agent": Row, "status": …}`, the status as the agent\'s host has it, with the last 20 tasks that '
+    "ended",
+    "send": 'send: `{"text", "priority"?, "files"?: [{"name", "media_type", "data"}], "message_id"?, "context_id"?, '
+    '"task_id"?}`; 202 with `{"task": Task}`. `data` is base64. Priority 5 interrupts, and needs `cancel` too',
+    "answer_agent": "approve: the same as below, for what an agent asks outside of a task",
+    "seen": 'read, with a session: `{"until": TIME}`; answers until then no longer need anybody',
+    "tasks": 'read: `?agent`, `state`, `from`, `search`, `context`, `limit` (up to 500), `cursor`; `{"tasks": '
+    '[TaskRow, …], "next_cursor", "total"}`. A page may be short and yet have a next one',
+    "task": 'read: `{"task": Task, "row": TaskRow}`',
+    "timeline": 'read: `{"events": [{"seq", "at", "type", …}], "next_after"}`, each text cut at 2,000 characters; '
+    "`?after`, `limit` (up to 5,000)",
+    "task_events": "read: the stream of one task, as `/tasks/{id}/subscribe` of a host",
+    "file": "read: the bytes of the file with that `number` in the task: PNG, JPEG, GIF and WebP to be shown, all "
+    "else to be downloaded",
+    "answer": 'approve: `{"question_id", "verdict": "allow" or "deny"}`, or `option` or `text` instead of the verdict; '
+    '`{"task": Task or null}`. 409 with `answered_by` if somebody was first',
+    "cancel": 'cancel: `{"task": Task}`',
+    "resolve": 'approve: `{"verdict": "delivered", "retry" or "fail"}` about a message in doubt; `{"task": Task}`',
+    "figures": "read: `?hours=1` or `24`: messages per step, how long they took, how long people were waited for",
+}
 
 _INTRODUCTION: Final = """\
-One address for all agents speaks [standard A2A](../howto/standard-a2a.md), MCP, and two dialects of its own. They show
-the same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
+One address for all agents speaks [standard A2A](../howto/standard-a2a.md), MCP, and three dialects of its own. They
+show the same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
 """
 _SUPERVISOR: Final = f"""\
 Below `{MOUNT}`, beside A2A 1.0 and 0.3. A request that names a version (`A2A-Version`) gets it; one without
@@ -78,6 +101,34 @@ a token, a comment every 15, and the answer as the last event. Notifications get
 statuses: 400 for what is no request or has a version or headers that do not fit, 401, 403, 404 for an unknown method in
 {STATELESS_VERSION}, 406 for an `Accept` without JSON, 413, 415, 429. What a tool cannot do is a result with `isError`.
 """
+_DASHBOARD: Final = """\
+Below `/dashboard`, for a person's page, and for any program that wants to show what it shows. Everything needs
+credentials: a key, a token, or the session of a browser; the first word below is the action that they must allow. A
+caller sees the agents that it may use, and of their rows and tasks only what its scope has.
+
+Names are in snake case. A Task is that of a host ([HTTP at an agent](http.md)), but a file in it has a `number` and a
+`size` in place of its bytes. A TaskRow is flat: `id`, `agent` (its name here), `agent_id`, `from`, `from_agent` (the id
+of a proven agent), `text` and `answer` (300 characters of each), `state`, `receipt`, `receipts`, `priority`,
+`created_at`, `updated_at`, `reply_expected`, `parent_id`, `context_id`, `asks`, `reason`, `note`, `attention`, `files`.
+A Row is one agent as `synapse top` shows it: `id`, `name`, `state` (`asks`, `in_doubt`, `failed`, `done`, `working`,
+`queued`, `starting`, `ready`, `away`), `why`, `since`, `task`, `queue`, `unread`, `owes`, `needs`: what needs a person,
+each with `kind`, `title`, `detail`, `options`, `question_id` and `can`.
+
+The stream has these events. The `id` of each that has one is a position to resume after: nothing is lost, nothing
+comes twice.
+
+| event | data |
+|---|---|
+| `overview` | `{"agents": [Row, …], "cursor"}`; first, always |
+| `agent` | `{"agent": Row}`: a row is new or has changed |
+| `gone` | `{"id"}`: an agent has left; one whose host ended is `away` for a minute first |
+| `task` | `{"seq", "event": {"type", "at", …}, "task": TaskRow}` for every event of a task |
+| `resync` | `{}`: more than 1,000 events were missed; load the lists anew |
+| `ping` | `{"at"}`, every 5 seconds |
+| `error` | the last event, if the gateway ends or the credentials are no longer valid |
+
+All texts are as agents and senders wrote them: show them as text, never as markup.
+"""
 _OPERATIONS: Final = """\
 `GET /healthz` and `GET /readyz` for a supervisor, `GET /metrics` for Prometheus, `GET /openapi.json` and
 `GET /docs` for programs and people: see [keep a gateway running](../howto/operate-the-gateway.md).
@@ -96,6 +147,8 @@ def gateway_page(notice: str) -> str:
         _routes(paths.SUPERVISOR_OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
         f"## Hub\n\n{_HUB}",
         _routes(paths.HUB_OPERATIONS, HUB_PURPOSES, ""),
+        f"## Dashboard\n\n{_DASHBOARD}",
+        _routes(paths.DASHBOARD_OPERATIONS, DASHBOARD_PURPOSES, ""),
         f"## MCP\n\n{_MCP}",
         _table(("tool", "arguments", "what it does"), map(_tool, GATEWAY_TOOLS)),
         f"## Operations\n\n{_OPERATIONS}",

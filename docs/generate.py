@@ -22,8 +22,8 @@ from synapse.dialects.a2a_v0_3.routes import error_shape as former_error_shape
 from synapse.dialects.a2a_v1.routes import error_shape
 from synapse.dialects.hub.encode import error_shape as hub_error_shape
 from synapse.dialects.supervisor.routes import error_shape as supervisor_error_shape
-from synapse.dialects.synapse.encode import http_status
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
+from synapse.dialects.task_json import http_status
 
 DOCS: Final = Path(__file__).parent
 NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->\n\n"
@@ -48,8 +48,16 @@ PURPOSES: Final = {
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "POST /mcp/ready": "the agent's own MCP server reports that the CLI has listed its tools; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
-    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
+    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, in `held` why messages wait, and in"
+    " `owes` the answers that the agent still has to give; with `?finished=N` (at most 20) also the tasks that ended"
+    " last, in brief: the beginning of each text, and names of files",
     "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",
+    "GET /status/watch": "events `status`: the whole of `GET /status` now, then whenever it has changed, at most 20"
+    " times a second; takes `?finished=N`, too",
+    "GET /screen": "what the agent's terminal shows, and with `?lines=N` the end of its scrollback: `lines` of runs,"
+    " each a text and perhaps a style (`fg`, `bg`: a number of the palette or `#rrggbb`; `b`, `d`, `i`, `u`, `r`, `s`);"
+    " `If-None-Match` with the `version` answers 304; on the Unix socket only, not for other agents; 404 without a"
+    " terminal",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",

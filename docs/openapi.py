@@ -10,6 +10,7 @@ from synapse.auth.sessions import LONGEST, SessionFile
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import AuthMethods
+from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.gateway.cards import GatewayCards, status_dialect
 from synapse.gateway.config import GatewayConfig
@@ -31,7 +32,8 @@ def openapi_text() -> str:
     clock = SystemClock()
     sessions = SessionFile(Path(), clock)
     pages = SessionPages(sessions, clock, url=url, cookie="", idle=LONGEST, refuse_link=_no_link)
-    served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, pages.dialect(), status)
+    page = dashboard_dialect(lambda _: "")
+    served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, page, pages.dialect(), status)
     dialects = [*served, operations_dialect(Metrics(), served, methods, url)]
     return json.dumps(openapi_document(dialects, methods, url), indent=1, ensure_ascii=False) + "\n"
 

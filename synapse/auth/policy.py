@@ -2,8 +2,8 @@
 
 read      tasks, agents, push configurations
 send      messages; change a task's metadata, set its push configurations
-cancel    end tasks, delete them
-approve   answer the questions of agents
+cancel    end tasks, delete them; interrupt the agent's turn with a message
+approve   answer the questions of agents, decide about messages in doubt
 attach    see and type into the terminals of agents
 register  external agents
 
@@ -22,7 +22,20 @@ from typing import Final
 from synapse.core import requests
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, READ, REGISTER, SEND, Caller
 from synapse.core.errors import AgentNotFound, Forbidden, StoreFailed
-from synapse.core.requests import ChangeTask, ForAgent, GetAgent, RegisterAgent, RemoveAgent, Request
+from synapse.core.requests import (
+    ChangeTask,
+    ForAgent,
+    GetAgent,
+    GetAgentOverview,
+    MarkSeen,
+    RegisterAgent,
+    RemoveAgent,
+    Request,
+    SendAndFollow,
+    SendAndWait,
+    SendMessage,
+)
+from synapse.core.task import INTERRUPT_PRIORITY
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +54,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.GetMessage: READ,
     requests.ListTasks: READ,
     requests.CancelTask: CANCEL,
-    requests.ResolveTask: NOT_HERE,
+    requests.ResolveTask: APPROVE,
     requests.AnswerQuestion: APPROVE,
     requests.ChangeTask: SEND,
     requests.DeleteTask: CANCEL,
@@ -53,6 +66,8 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.FollowTask: READ,
     requests.GetStatus: READ,
     requests.FollowStatus: READ,
+    requests.WatchStatus: READ,
+    requests.GetScreen: ATTACH,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,
@@ -66,6 +81,12 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     # Requests over the WebSocket that the ticket opens are checked like all others.
     requests.IssueTicket: READ,
     requests.GetMetrics: READ,
+    requests.GetFigures: READ,
+    requests.GetOverview: READ,
+    requests.WatchOverview: READ,
+    requests.GetAgentOverview: READ,
+    requests.MarkSeen: READ,
+    requests.GetTimeline: READ,
     requests.OnBehalfOf: NOT_HERE,
 }
 
@@ -83,11 +104,15 @@ def check_access(request: Request[object], caller: Caller) -> None:
     while isinstance(inner, ForAgent):
         _check_agent(inner.agent, caller)
         inner = inner.request
-    if isinstance(inner, GetAgent | RemoveAgent):
+    if isinstance(inner, GetAgent | RemoveAgent | GetAgentOverview | MarkSeen):
         _check_agent(inner.agent, caller)
     check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:
         # A change of state ends a task, or takes it from the agent that works on it.
+        check_action(CANCEL, caller)
+    send = inner.send if isinstance(inner, SendAndWait | SendAndFollow) else inner
+    if isinstance(send, SendMessage) and send.priority >= INTERRUPT_PRIORITY:
+        # It ends the turn that the agent is in, which may be another caller's.
         check_action(CANCEL, caller)
     if isinstance(inner, RegisterAgent) and caller.agents is not None:
         # Under a name that it may use, the caller could register any address that the gateway's machine reaches.

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import os
 
-from synapse.cli.attention import (
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import painted, table
+from synapse.cli.task_lookup import find_task, is_task_id
+from synapse.client.attention import (
     DIALOG,
     IN_DOUBT,
+    QUEUED,
+    UNKNOWN,
+    agent_state_of,
     held_in,
     how_long,
     messages_in,
@@ -19,14 +26,11 @@ from synapse.cli.attention import (
     question_in,
     question_lines,
     release_step,
+    resolving_command,
     target_of,
     title_of,
     why_held,
 )
-from synapse.cli.output import print_json, print_notice, print_result
-from synapse.cli.parser import VerbParser
-from synapse.cli.tables import painted, plain, short_path, table
-from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import (
     AGENT_VARIABLE,
@@ -37,6 +41,7 @@ from synapse.client.hosts import (
     open_registry,
     suspended_hint,
 )
+from synapse.client.lines import plain, short_path
 from synapse.client.views import (
     FINISHED,
     attention_of,
@@ -53,7 +58,7 @@ from synapse.client.views import (
 )
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, ConnectionForbidden, SynapseError, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
@@ -65,10 +70,6 @@ LIST_EXAMPLES = """
 synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
-NOT_RESPONDING = "not_responding"
-UNKNOWN = "unknown"
-"""The state of an agent whose host this process is not allowed to connect to."""
-QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 SHORTEST_PREFIX = 4
 STATUS_EXAMPLES = """
@@ -121,9 +122,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
 
 def state_of(reply: HostReply) -> str:
     """Returns the agent's state; NOT_RESPONDING or UNKNOWN if its host did not answer."""
-    if reply.error is None:
-        return str(reply.body.get("state") or NOT_RESPONDING)
-    return UNKNOWN if isinstance(reply.error, ConnectionForbidden) else NOT_RESPONDING
+    return agent_state_of(reply.body, reply.error)
 
 
 def attention_lines(replies: list[HostReply]) -> list[str]:
@@ -192,13 +191,6 @@ def decision(task_id: str, receipt: str) -> str:
     """Returns `resolving_command` in brackets, for the end of a line; empty if there is none."""
     command = resolving_command(task_id, receipt)
     return f"  ({command})" if command else ""
-
-
-def resolving_command(task_id: str, receipt: str) -> str:
-    """Returns the command for a task that needs a person: resolve a typed message, cancel a queued one."""
-    if receipt == "typed":
-        return f"synapse resolve {task_id} --delivered|--retry|--fail"
-    return f"synapse cancel {task_id}" if receipt == QUEUED else ""
 
 
 def _row(reply: HostReply) -> tuple[str, ...]:

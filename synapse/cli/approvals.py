@@ -10,34 +10,28 @@ import threading
 from datetime import datetime
 from typing import Any, Final
 
-from synapse.cli.agents import resolving_command
-from synapse.cli.attention import (
-    DIALOG,
-    IN_DOUBT,
+from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import painted
+from synapse.cli.task_lookup import find_task, is_task_id
+from synapse.client.attention import (
     find_option,
     how_long,
-    messages_in,
-    next_step,
-    overdue_in,
+    needs_of,
     own_questions_in,
     question_in,
     question_lines,
-    release_step,
-    target_of,
     title_of,
 )
-from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
-from synapse.cli.parser import VerbParser
-from synapse.cli.tables import painted, plain
-from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
+from synapse.client.lines import plain
 from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, TaskNotFound
-from synapse.core.json_text import object_in, objects_in
+from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
 
 APPROVALS_EXAMPLES = """
@@ -45,10 +39,6 @@ synapse approvals
 synapse approvals --json | jq -r '.[].task_id'
 synapse approve 54241e7e                         allow it once
 """
-HELD = "held"
-"""The kind of messages that have been held for too long."""
-UNKNOWN = "dialog"
-"""The kind of a dialog that is on the screen but not understood."""
 APPROVE_EXAMPLES = """
 synapse approvals                 list what agents are waiting for
 synapse approve 54241e7e          allow it once
@@ -78,7 +68,7 @@ def run_approvals(arguments: list[str]) -> int:
     options = VerbParser("approvals", examples=APPROVALS_EXAMPLES).parse_args(arguments)
     replies = _with_read_dialogs(ask_all(open_registry().entries(), "GET", "/status"))
     warn_unanswered(replies)
-    items = [item for reply in replies for item in needs_of(reply)]
+    items = [item for reply in replies for item in needs_of(reply.entry, reply.body)]
     if options.json:
         print_json(items)
         return 0
@@ -116,72 +106,6 @@ def _is_just_open(reply: HostReply, now: datetime) -> bool:
         return (now - since).total_seconds() < READ_SECONDS
     except (ValueError, TypeError):
         return False
-
-
-def needs_of(reply: HostReply) -> list[dict[str, Any]]:
-    """Returns the `--json` objects of what an agent needs a person for: question, messages in doubt, held messages."""
-    asks = question_in(reply.body) or reply.body.get("state") == WAITING
-    items = [_question_fields(reply, question_in(reply.body))] if asks else []
-    items += [_question_fields(reply, question) for question in own_questions_in(reply.body)]
-    items += [
-        _task_fields(reply, item)
-        for item in objects_in(reply.body, "attention")
-        # Questions and held messages have objects of their own.
-        if not item.get("question_id") and not item.get("held")
-    ]
-    held = overdue_in(reply.body)
-    if held and held.get("reason") != IN_DOUBT and not (asks and held.get("reason") == DIALOG):
-        items.append(_held_fields(reply, held))
-    return items
-
-
-def _question_fields(reply: HostReply, question: dict[str, Any]) -> dict[str, Any]:
-    name = short_name(reply.entry)
-    return {
-        "agent_id": reply.entry.agent_id,
-        "name": name,
-        "task_id": (question.get("task_id") if question else _running_task(reply)) or None,
-        "kind": question.get("kind", UNKNOWN),
-        "title": question.get("title") or reply.body.get("why", ""),
-        "asked_at": question.get("asked_at") or reply.body.get("since"),
-        "next": next_step(question, target_of(question, name), name),
-        "question": question or None,
-    }
-
-
-def _running_task(reply: HostReply) -> str:
-    """Returns the id of the task in whose turn an unknown dialog opened, or an empty string."""
-    task = object_in(reply.body, "current_task")
-    return str(task.get("id", "")) if task and status_of(task) not in FINISHED else ""
-
-
-def _task_fields(reply: HostReply, item: dict[str, Any]) -> dict[str, Any]:
-    name, receipt = short_name(reply.entry), str(item.get("receipt", "typed"))
-    task_id = str(item.get("task_id", ""))
-    return {
-        "agent_id": reply.entry.agent_id,
-        "name": name,
-        "task_id": task_id or None,
-        "kind": IN_DOUBT if receipt == "typed" else HELD,
-        "title": item.get("text", ""),
-        "asked_at": None,
-        "next": resolving_command(task_id[:8], receipt) or f"synapse status {task_id[:8]}",
-        "question": None,
-    }
-
-
-def _held_fields(reply: HostReply, held: dict[str, Any]) -> dict[str, Any]:
-    name = short_name(reply.entry)
-    return {
-        "agent_id": reply.entry.agent_id,
-        "name": name,
-        "task_id": held.get("task_id") or None,
-        "kind": HELD,
-        "title": f"{messages_in(held)} held: {held.get('why', '')}",
-        "asked_at": held.get("since"),
-        "next": release_step(held, name),
-        "question": None,
-    }
 
 
 def _block(item: dict[str, Any], now: datetime) -> list[str]:

@@ -20,8 +20,9 @@ from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.tables import plain, table
+from synapse.cli.tables import table
 from synapse.cli.trust import settings_here
+from synapse.client.lines import plain
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_profile, load_settings
 from synapse.core.errors import AgentFailed, CommandMissing

@@ -27,9 +27,10 @@ from synapse import __version__
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.tables import plain, table
+from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
+from synapse.client.lines import plain
 from synapse.client.views import tools_of
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder

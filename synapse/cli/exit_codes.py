@@ -57,6 +57,7 @@ BY_ERROR = {
     "external_agent_not_found": NOT_FOUND,
     "route_not_found": NOT_FOUND,
     "conflict": REFUSED,
+    "search_not_ready": REFUSED,
     "nothing_asked": REFUSED,
     "question_gone": REFUSED,
     "invalid_choice": USAGE,

@@ -13,7 +13,8 @@ from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT
 from synapse.cli.output import print_json, print_notice, print_part, print_result
 from synapse.cli.parser import ActionParser, VerbParser, seconds
 from synapse.cli.person import require_deciding_person
-from synapse.cli.tables import plain, safe, table
+from synapse.cli.tables import safe, table
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.settings import load_settings
 from synapse.core.errors import ExternalAgentFailed, InvalidRequest

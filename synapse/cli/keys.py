@@ -12,7 +12,8 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.cli.tables import plain, table
+from synapse.cli.tables import table
+from synapse.client.lines import plain
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.caller import ACTIONS, ATTACH, LOCAL_SCOPE, ORDINARY

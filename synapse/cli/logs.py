@@ -20,9 +20,10 @@ from typing import Any, Final, cast
 
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, whole_number
-from synapse.cli.tables import cut, line_width, plain
+from synapse.cli.tables import cut, line_width
 from synapse.cli.watch import logged, updates_of
 from synapse.client.hosts import open_gateways, open_registry
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from synapse.cli.output import print_json, print_notice, print_result
-from synapse.cli.tables import short_path
+from synapse.client.lines import short_path
 from synapse.config.gemini_extension import Change, extension_folder, install_extension, uninstall_extension
 from synapse.core.errors import UnsupportedOperation
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser, whole_number
-from synapse.cli.tables import plain, table
+from synapse.cli.tables import table
 from synapse.client.hosts import current_folder
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.settings import load_settings
 from synapse.core.push import Delivery, Push, shown_url

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from synapse.cli.options import Options, report_sent
 from synapse.cli.output import print_json, print_notice
-from synapse.cli.tables import plain
 from synapse.client.hosts import current_folder, find_agent, open_registry, post_message
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings, profile_names
@@ -20,7 +20,7 @@ from synapse.core.json_text import encode
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import SendMessage
 from synapse.core.task import DEFAULT_PRIORITY
-from synapse.dialects.synapse.encode import task_object
+from synapse.dialects.task_json import task_object
 from synapse.host.identity import check_name, inbox_of
 from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry

@@ -4,13 +4,14 @@ import os
 import sys
 from unicodedata import category, east_asian_width
 
+from synapse.client.lines import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COLOURS = {"starting": "36", "ready": "32", "working": "33", "waiting": "31;1", "exited": "2"}
 NARROWEST = 40
-_CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int) -> str:
@@ -49,22 +50,6 @@ def line_width() -> int:
         return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
     except (OSError, ValueError):
         return 10_000
-
-
-def plain(text: str) -> str:
-    """Returns `text` on one line without control characters: it may come from another agent."""
-    return "".join(
-        " " if char in "\t\n\r" else char
-        for char in text
-        if char in "\t\n\r" or category(char) not in _CONTROL_CATEGORIES
-    )
-
-
-def short_path(path: str) -> str:
-    """Returns a path with `~` for the home folder."""
-    home = os.path.expanduser("~").rstrip(os.sep)
-    is_inside = home and (path == home or path.startswith(home + os.sep))
-    return f"~{path[len(home) :]}" if is_inside else path
 
 
 def safe(text: str) -> str:

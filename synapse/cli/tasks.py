@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from synapse.cli.attention import held_in, messages_in, release_step, why_held
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
+from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.client.views import attention_of, message_of, sender_of, short_id
@@ -25,8 +25,9 @@ from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, AgentNotResponding, AmbiguousTarget, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.core.requests import CancelTask, GetTask
+from synapse.core.store import SearchProgress
 from synapse.core.task import Task
-from synapse.dialects.synapse.encode import STATE_NAMES, task_object
+from synapse.dialects.task_json import STATE_NAMES, task_object
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
 from synapse.host.stopped import open_stopped
@@ -37,6 +38,8 @@ from synapse.tasks.stopped import StoppedTasks
 TASKS_EXAMPLES = """
 synapse tasks                      of all agents, latest change first
 synapse tasks codex -n 5           the last five of codex
+synapse tasks --search parser      those that have this word in their messages or answers
+synapse tasks --search '"not a mistake" pars'   a phrase, and a word that begins with `pars`
 synapse status 54241e7e            one task, with its answer
 synapse tasks --json | jq -r '.[].id'
 """
@@ -53,6 +56,7 @@ QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
 T = TypeVar("T")
 _ME: Final = Caller()
 """The user of this machine."""
+_NOTICE_SECONDS: Final = 1.0
 
 
 def run_tasks(arguments: list[str]) -> int:
@@ -60,13 +64,23 @@ def run_tasks(arguments: list[str]) -> int:
     parser = VerbParser("tasks", examples=TASKS_EXAMPLES)
     parser.add_argument("agent", nargs="?", metavar="AGENT", default="")
     parser.add_argument("-n", "--limit", type=whole_number(1), default=20, help="how many to show (20)")
+    parser.add_argument(
+        "--search",
+        metavar="TEXT",
+        help='only tasks with all these words in their messages or answers; "several words" in quotes are a phrase',
+    )
     options = parser.parse_args(arguments)
-    tasks = recent_tasks(options.agent.removeprefix("@"), options.limit)
+    if options.search is not None and not options.search.strip():
+        parser.error("--search needs a text")
+    tasks = recent_tasks(options.agent.removeprefix("@"), options.limit, text=(options.search or "").strip())
     if options.json:
         print_json([task_object(task) for task in tasks])
     elif tasks:
         now = SystemClock().now()
         print_result(table(TASK_TITLES, [_row(task, now) for task in tasks], elastic=5))
+    elif options.search:
+        owner = f" of '{options.agent}'" if options.agent else ""
+        print_notice(f"No task{owner} has '{options.search}' in its messages or answers.  (synapse tasks)")
     else:
         print_notice(
             f"There are no tasks of '{options.agent}'.  (synapse list)" if options.agent else "There are no tasks yet."
@@ -205,11 +219,11 @@ def stored_queue(running: dict[str, AgentEntry]) -> list[OwnedTask]:
     return [(running.get(task.inbox) or owner(task), task_object(task)) for task in shown]
 
 
-def recent_tasks(agent: str, limit: int) -> list[Task]:
-    """Returns the tasks that changed last, of all agents or of one, latest first.
+def recent_tasks(agent: str, limit: int, *, text: str = "") -> list[Task]:
+    """Returns the tasks that changed last, of all agents or of one, latest first; with a `text`, those that have it.
 
     Leaves out initial instructions, and tasks in which an agent waits for a reply: the request itself is a task of the
-    agent that received it. Raises StoreFailed.
+    agent that received it. Raises StoreFailed, UnsupportedOperation when search is switched off, or InvalidField.
     """
     # An empty list would be wrong: running agents have tasks in a store that was removed from its place.
     require_no_lost_store(load_settings(folder=current_folder()))
@@ -218,10 +232,29 @@ def recent_tasks(agent: str, limit: int) -> list[Task]:
         is_request = not is_instruction(task) and not is_waiting_for_reply(task)
         return is_request and (not agent or is_of(agent, owner(task)))
 
+    async def read(stopped: StoppedTasks) -> tuple[Task, ...]:
+        if text:
+            await stopped.update_search(_report_progress())
+        return await stopped.recent(limit, is_wanted, _ME, text=text)
+
     try:
-        return list(_with_store(lambda stopped: stopped.recent(limit, is_wanted, _ME), ""))
+        return list(_with_store(read, ""))
     except TaskNotFound:
         return []
+
+
+def _report_progress() -> Callable[[SearchProgress], None]:
+    """Returns a function that says now and then how far the search index is, if it takes long."""
+    clock = SystemClock()
+    said = clock.monotonic()
+
+    def report(progress: SearchProgress) -> None:
+        nonlocal said
+        if clock.monotonic() - said >= _NOTICE_SECONDS:
+            said = clock.monotonic()
+            print_notice(f"Indexing the tasks for the search: {progress.percent} %")
+
+    return report
 
 
 def is_of(agent: str, owner: AgentEntry) -> bool:

@@ -14,8 +14,9 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.person import objection_to_deciding, require_deciding_person
-from synapse.cli.tables import plain, short_path, table
+from synapse.cli.tables import table
 from synapse.client.hosts import current_folder
+from synapse.client.lines import plain, short_path
 from synapse.config.paths import PROJECT_FOLDER, find_project
 from synapse.config.process import SystemClock
 from synapse.config.settings import (

@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from synapse.cli import exit_codes
-from synapse.cli.attention import (
+from synapse.cli.options import Options
+from synapse.cli.output import print_error, print_json, print_notice, print_result
+from synapse.cli.tables import safe
+from synapse.client.attention import (
     messages_in,
     next_step,
     overdue_in,
@@ -22,9 +25,6 @@ from synapse.cli.attention import (
     title_of,
     why_held,
 )
-from synapse.cli.options import Options
-from synapse.cli.output import print_error, print_json, print_notice, print_result
-from synapse.cli.tables import plain, safe
 from synapse.client.hosts import (
     ask,
     current_folder,
@@ -33,6 +33,7 @@ from synapse.client.hosts import (
     post_message,
     suspended_hint,
 )
+from synapse.client.lines import plain
 from synapse.client.views import (
     ASKS,
     attention_of,

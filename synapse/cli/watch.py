@@ -10,9 +10,10 @@ from urllib.parse import quote
 from synapse.cli import exit_codes
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.tables import cut, line_width, plain
+from synapse.cli.tables import cut, line_width
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import current_folder, find_agent, open_gateways, open_registry
+from synapse.client.lines import plain
 from synapse.config import process
 from synapse.config.settings import load_settings
 from synapse.core.errors import AgentNotFound, FeedLagged, WaitCycle
@@ -32,7 +33,8 @@ from synapse.core.json_text import decode_object
 from synapse.core.message import Message, TextPart
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.task_metadata import is_about_question, sender_name_in
-from synapse.dialects.synapse.encode import STATE_NAMES, encode_update
+from synapse.dialects.synapse.encode import encode_update
+from synapse.dialects.task_json import STATE_NAMES
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import open_store
 from synapse.tasks.feed import Feed, LogFollower

@@ -100,6 +100,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
+    "search": "whether texts of tasks are indexed for `synapse tasks --search` and the dashboard",
     "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
 }
 _LONGEST_NAME: Final = 40
@@ -208,6 +209,7 @@ class Settings:
     allow_private_agents: bool = False
     session_hours: float = 12.0
     push_attempts: int = 12
+    search: bool = True
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()
     """Where profiles come from; the first source that has a name wins. A project adds profiles but replaces none: after

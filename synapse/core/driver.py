@@ -283,6 +283,10 @@ class StatusListeners:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._listeners)
+
     def tell(self, status: Callable[[], AgentStatus]) -> None:
         """Calls every listener with the result of `status`, which is not called if there are no listeners."""
         for listener in tuple(self._listeners):
@@ -295,7 +299,10 @@ class Driver(Protocol):
     def view(self) -> AgentView: ...
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
-        """Calls `listener` at each change of the agent's state; returns the function that ends this."""
+        """Calls `listener` at each change of the agent's state, and perhaps when it asks another question.
+
+        Returns the function that ends this.
+        """
         ...
 
     async def wait_ready(self) -> None:

@@ -482,6 +482,17 @@ class TooManyStreams(RateLimited):
         self.hint = "close one first; `open_streams` in the gateway's configuration says how many there may be"
 
 
+class SearchNotReady(Conflict):
+    """The search index is being built, so a search would miss tasks."""
+
+    code = "search_not_ready"
+
+    def __init__(self, percent: int) -> None:
+        super().__init__(
+            f"the search index is being built: {percent} % of it is there", hint="search again in a moment"
+        )
+
+
 class NothingAsked(Conflict):
     """Nobody is asked anything there."""
 
@@ -494,6 +505,9 @@ class QuestionGone(Conflict):
 
     code = "question_gone"
     hint = "`synapse approvals` shows what is asked now"
+    fields = ("answered_by",)
+    answered_by = ""
+    """Who answered first, as the task records it; empty if that is not known, as after an answer in the terminal."""
 
 
 class AccessDenied(SynapseError):

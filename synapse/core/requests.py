@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, AgentView, Hold
 from synapse.core.errors import PushNotSupported, UnsupportedOperation
-from synapse.core.events import Update
+from synapse.core.events import Recorded, Update
 from synapse.core.extension import Extensions
 from synapse.core.message import Json, Message, Sender, empty_object
 from synapse.core.push import DeliveryState, PushConfig
@@ -93,6 +94,38 @@ class HostStatus:
     store_fault: str = ""
     """Why the store cannot write, so that every message is refused; empty while it can."""
     tools: ToolsStatus = NO_TOOLS
+    owes: tuple[Task, ...] = ()
+    """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
+    finished: tuple[Task, ...] | None = None
+    """The tasks that ended last, in brief, newest first; None if the request asked for none."""
+
+
+RunStyle = Mapping[str, int | str]
+"""What is not as usual: `fg` and `bg` (a number of the palette, or `#rrggbb`), `b` bold, `i` italic, `u` underlined,
+`d` faint, `r` inverse, `s` struck."""
+
+
+class Run(NamedTuple):
+    """Neighbouring cells of a terminal's row with one style."""
+
+    text: str
+    style: RunStyle = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyledScreen:
+    """The result of GetScreen: what a terminal shows at one moment, preceded by the lines of scrollback asked for."""
+
+    version: str
+    """Another one whenever the terminal may show something else."""
+    columns: int
+    rows: int
+    cursor: tuple[int, int] | None
+    """The index of its line in `lines`, and its column; None if it is hidden."""
+    alternate: bool
+    title: str
+    lines: tuple[tuple[Run, ...], ...]
+    """The last `rows` of them are the screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +202,67 @@ class MetricsSnapshot:
     notifications: Mapping[DeliveryState, int]
     """How many notifications for webhooks are in each state."""
     delivered: tuple[Delivered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The agents of a gateway as people see them: a row of `client.overview` for each, in its order."""
+
+    rows: tuple[Json, ...]
+    cursor: int
+    """The seq after which WatchOverview continues from here without a gap."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOverview:
+    """The result of GetAgentOverview: the agent's row, and its host's status with the last finished tasks."""
+
+    row: Json
+    status: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChanged:
+    """A row of the overview has changed, or is new."""
+
+    row: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRemoved:
+    """An agent has left the overview; `agent` is the id of its row."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsMissed:
+    """Too many events were missed to send them all; those after `cursor` follow."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamAlive:
+    """The stream still works, and has sent all events up to `cursor` that its reader may see."""
+
+    at: datetime
+    cursor: int
+
+
+OverviewUpdate = Overview | RowChanged | RowRemoved | Update | EventsMissed | StreamAlive
+"""An item of WatchOverview. An Update is an event of a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The result of GetTimeline: events of a task in their order, and where the next page begins."""
+
+    task: Task
+    events: tuple[Recorded, ...]
+    next_after: int | None = None
+    """The seq to continue after; None if there are no more events."""
 
 
 class Request(Generic[R_co]):
@@ -364,8 +458,13 @@ class ListTasks(Request[TaskPage]):
     """Only tasks of this agent, in a request to a gateway about all agents."""
     user: str = ""
     """Only tasks of the caller with this name."""
+    sender: str = ""
+    """Only tasks from this sender, as `Task.sender_name` names it."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
+    text: str = ""
+    """Only tasks in whose messages or answers these words occur. Words in quotes are a phrase, and the last word may be
+    the beginning of one."""
     limit: int = 50
     cursor: str = ""
 
@@ -465,14 +564,36 @@ class FollowTask(Request[TaskStream]):
     after: int | None = None
 
 
+MOST_FINISHED: Final = 20
+"""How many of the tasks that ended last a status has at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class GetStatus(Request[HostStatus]):
-    """Reads what the agent is doing, and the evidence for it."""
+    """Reads what the agent is doing, and the evidence for it; with `finished`, so many of the tasks that ended last."""
+
+    finished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus(Request[AsyncGenerator[HostStatus, None]]):
+    """Follows what GetStatus reads: as it is now, then whenever it has changed."""
+
+    finished: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FollowStatus(Request[AsyncGenerator[AgentStatus, None]]):
     """Follows the agent's status: the current one, then each change of its state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetScreen(Request[StyledScreen | None]):
+    """Reads what the agent's terminal shows; the result is None if that is still the version `known`."""
+
+    lines: int = 0
+    """How many lines of scrollback to read, too."""
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -554,6 +675,53 @@ class GetMetrics(Request[MetricsSnapshot]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetFigures(Request[Json]):
+    """Reads how many messages the agents got in the last hour or day, and how long they took; see `tasks.figures`."""
+
+    hours: int = 1
+    """1 or 24."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetOverview(Request[Overview]):
+    """Reads all agents of a gateway as people see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOverview(Request[Stream[OverviewUpdate]]):
+    """Follows all agents of a gateway and all events of their tasks: first the whole overview, then each change.
+
+    `after` resumes after a seq.
+    """
+
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetAgentOverview(Request[AgentOverview]):
+    """Reads the row and the whole status of one agent of a gateway."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkSeen(Request[None]):
+    """Records that a person has seen the answers of an agent until a time, so that they no longer need anybody."""
+
+    agent: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTimeline(Request[Timeline]):
+    """Reads the events of a task, oldest first."""
+
+    task_id: str
+    after: int = 0
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
 class ForAgent(Request[R_co]):
     """Passes a request to one agent of a gateway, by the agent's name there."""
 
@@ -575,6 +743,7 @@ class OnBehalfOf(Request[CommandResult]):
 HostCommand = (
     SendMessage
     | CancelTask
+    | ResolveTask
     | AnswerQuestion
     | ChangeTask
     | DeleteTask

@@ -162,6 +162,8 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     # Only on the host of one agent:
     requests.AskPerson: "ask_person",
     requests.FollowStatus: "follow_status",
+    requests.WatchStatus: "watch_status",
+    requests.GetScreen: "screen",
     requests.ReportSignal: "report_signal",
     requests.ReportTools: "report_tools",
     requests.OnBehalfOf: "on_behalf_of",
@@ -177,6 +179,12 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
     requests.GetMetrics: "get_metrics",
+    requests.GetFigures: "get_figures",
+    requests.GetOverview: "get_overview",
+    requests.WatchOverview: "watch_overview",
+    requests.GetAgentOverview: "get_agent_overview",
+    requests.MarkSeen: "mark_seen",
+    requests.GetTimeline: "get_timeline",
 }
 """The name of the method that handles each request, on every class that handles it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import Json
@@ -28,6 +28,8 @@ class TaskQuery:
     """Only tasks whose metadata has all of these values; see `has_metadata`."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
+    text: str = ""
+    """Only tasks in whose messages or answers these words occur; see `store.search_words`."""
     limit: int = 50
     cursor: str = ""
 
@@ -58,6 +60,26 @@ class Lease:
     """The process that holds the lease, in the form that `IsAlive` reads."""
     epoch: int
     """Grows by one with each acquisition, so an older lease never equals the current one."""
+
+
+class SearchProgress(NamedTuple):
+    """How far the search index is: the last event in it, and the newest event of the store."""
+
+    seq: int
+    last: int
+
+    @property
+    def left(self) -> int:
+        """How many events are not indexed yet."""
+        return self.last - self.seq
+
+    @property
+    def is_current(self) -> bool:
+        return not self.left
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.seq // self.last if self.last else 100
 
 
 class TaskStore(Protocol):
@@ -97,7 +119,22 @@ class TaskStore(Protocol):
         """Returns the task that claimed the message id, or None; an empty inbox or scope means any."""
         ...
 
-    async def list(self, query: TaskQuery) -> TaskPage: ...
+    async def list(self, query: TaskQuery) -> TaskPage:
+        """Returns one page.
+
+        Raises (also):
+            InvalidRequest: the cursor is invalid, or the text to search for is too long.
+            SearchNotReady: the query has a text, and the search index is being built.
+            UnsupportedOperation: the query has a text, and search is switched off.
+        """
+        ...
+
+    async def update_search(self, seconds: float) -> SearchProgress:
+        """Indexes what is new for about `seconds` at most; returns how far the search index is then.
+
+        Several processes may do this in turn. If search is switched off, it deletes the index and counts as current.
+        """
+        ...
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """Returns the events after `seq`, in order, of one task or of all."""

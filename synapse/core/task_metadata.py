@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
+from synapse.core.address import KEY, UNVERIFIED
 from synapse.core.events import MetadataChanged
 from synapse.core.message import A_PERSON, Json, Sender
 from synapse.core.question import Question, question_fields, question_from
@@ -235,6 +236,17 @@ def sent_by(user: str) -> Json:
     return {_USER: user}
 
 
+def sent_as(name: str) -> Json:
+    """Returns the filter for tasks from the sender that `Task.sender_name` calls `name`.
+
+    It may also find tasks that a caller of a gateway sent in an unverified name; those have another `sender_name`.
+    """
+    if name.startswith(KEY):
+        return {_USER: name.removeprefix(KEY), _VERIFIED: False}
+    sender = {"sender_id": name.removeprefix(UNVERIFIED)}
+    return {_SENDER: sender, _VERIFIED: not name.startswith(UNVERIFIED)}
+
+
 def asked_for(waiting: Task) -> Json:
     """Returns the filter for tasks whose reply completes the task `waiting`."""
     return {_SENDER_TASK: waiting.id}
@@ -285,9 +297,14 @@ def answer_noted(task: Task, at: datetime, answered: Mapping[str, str]) -> Metad
 
 def answer_of(task: Task) -> tuple[str, str]:
     """Returns the question that was answered last, and who answered it (see `answer_noted`); empty before."""
-    noted = task.metadata.get(_ANSWERED)
-    fields = cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
-    return _text(fields.get("question")), _text(fields.get("by"))
+    noted = _answered(task)
+    return _text(noted.get("question")), _text(noted.get("by"))
+
+
+def who_answered(task: Task, question_id: str) -> str:
+    """Returns who answered this question of the task; empty if it is not the one that was answered last."""
+    noted = _answered(task)
+    return _text(noted.get("by")) if noted.get("id") == question_id else ""
 
 
 def is_about_question(event: MetadataChanged) -> bool:
@@ -298,6 +315,11 @@ def is_about_question(event: MetadataChanged) -> bool:
 def recorded_question(task: Task) -> dict[str, Any]:
     """Returns the open question of `task` as it was recorded, with the time when it was asked."""
     return dict(task.metadata[_QUESTION])
+
+
+def _answered(task: Task) -> dict[str, Any]:
+    noted = task.metadata.get(_ANSWERED)
+    return cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
 
 
 def _own_keys(claims: Json) -> dict[str, Any]:

@@ -124,6 +124,24 @@ HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "issue_ticket": ("POST", f"{WEBSOCKET_PATH}/ticket"),
 }
 
+DASHBOARD_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "overview": ("GET", f"{DASHBOARD_PATHS}overview"),
+    "events": ("GET", f"{DASHBOARD_PATHS}events"),
+    "agent": ("GET", f"{DASHBOARD_PATHS}agents/{{agentId}}"),
+    "send": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/messages"),
+    "answer_agent": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/answer"),
+    "seen": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/seen"),
+    "tasks": ("GET", f"{DASHBOARD_PATHS}tasks"),
+    "task": ("GET", f"{DASHBOARD_PATHS}tasks/{{taskId}}"),
+    "timeline": ("GET", f"{DASHBOARD_PATHS}tasks/{{taskId}}/timeline"),
+    "task_events": ("GET", f"{DASHBOARD_PATHS}tasks/{{taskId}}/events"),
+    "file": ("GET", f"{DASHBOARD_PATHS}tasks/{{taskId}}/files/{{number}}"),
+    "answer": ("POST", f"{DASHBOARD_PATHS}tasks/{{taskId}}/answer"),
+    "cancel": ("POST", f"{DASHBOARD_PATHS}tasks/{{taskId}}/cancel"),
+    "resolve": ("POST", f"{DASHBOARD_PATHS}tasks/{{taskId}}/resolve"),
+    "figures": ("GET", f"{DASHBOARD_PATHS}figures"),
+}
+
 # Below the address of one agent, which names it.
 SUPERVISOR_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "send": ("POST", "/message:send"),

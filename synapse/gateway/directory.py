@@ -9,7 +9,7 @@ directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
+from synapse.core.message import Json
 from synapse.core.registry import CachedRegistry
 from synapse.core.requests import CommandResult, HostCommand
 from synapse.core.task import Task
@@ -32,6 +33,10 @@ class AgentHosts(Protocol):
 
     async def status(self, agent: AgentEntry, /) -> AgentStatus:
         """Raises AgentNotResponding."""
+        ...
+
+    def watch_status(self, agent: AgentEntry, /) -> AsyncGenerator[Json, None]:
+        """Yields the whole status of the agent's host as JSON, then each other one. Raises a SynapseError."""
         ...
 
 
@@ -58,6 +63,10 @@ class GatewayAgent:
     async def command(self, request: HostCommand, caller: Caller) -> CommandResult:
         """Runs `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
         return await self.hosts.command(self.entry, request, caller)
+
+    def watch_status(self) -> AsyncGenerator[Json, None]:
+        """Yields the whole status of the agent's host, then each other one. Raises a SynapseError."""
+        return self.hosts.watch_status(self.entry)
 
     async def state(self) -> str:
         """Returns the agent's state, one of `core.agent.AGENT_STATES`; EXITED when its process does not answer."""
@@ -179,4 +188,9 @@ class GatewayDirectory:
 
 def left_name(task: Task) -> str:
     """Returns the name of a stopped agent from one of its tasks; an inbox with a folder in it is not a given name."""
-    return task.agent_id if "@" in task.inbox else task.inbox
+    return name_when_left(task.inbox, task.agent_id)
+
+
+def name_when_left(inbox: str, agent_id: str) -> str:
+    """Returns the name of a stopped agent from its inbox and its id."""
+    return agent_id if "@" in inbox else inbox

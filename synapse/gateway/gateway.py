@@ -27,6 +27,7 @@ from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, Stor
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
+from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
@@ -36,17 +37,22 @@ from synapse.gateway.cards import GatewayCards, is_discovery, status_dialect
 from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, page_url
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
+from synapse.gateway.figures import FigureCollector
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
 from synapse.gateway.mcp import mcp_dialect
 from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
+from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
+from synapse.gateway.search import keep_search_current
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
+from synapse.gateway.terminals import PATH as TERMINALS_PATH
+from synapse.gateway.terminals import TerminalsSocket, terminal_relays
 from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
 from synapse.host.open_store import open_store
@@ -112,6 +118,7 @@ class Gateway:
             gateways=self._gateways,
             sockets=self._sockets,
         )
+        self._terminals = terminal_relays(self.directory, self._hosts)
         self._pages = Pages()
         self._tickets = new_tickets()
         self._sessions = SessionFile(plan.settings.home, self._clock)
@@ -158,6 +165,7 @@ class Gateway:
                 await self._gateways.publish(self._me)
                 jobs = [group.create_task(one.keep()) for one in self._autostarts()]
                 jobs.append(group.create_task(self._sweep()))
+                jobs.append(group.create_task(keep_search_current(self._store, is_on=self._settings.search)))
                 jobs.append(group.create_task(servers[1].keep_in_place(self._plan.identity.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
@@ -174,6 +182,7 @@ class Gateway:
                     job.cancel()
         finally:
             await self._gateways.withdraw(self._me.agent_id)
+            await self._terminals.close()
             await self._in_process.stop()
             self._hosts.close()
 
@@ -250,6 +259,7 @@ class Gateway:
             tail=tail,
             stopped=stopped_tasks(self._store, self._settings),
         )
+        follower = OverviewFollower(self.directory, self._settings.home, self._clock)
         return GatewayService(
             self.directory,
             tasks,
@@ -257,9 +267,11 @@ class Gateway:
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
             collect_metrics=MetricsCollector(self.directory, self._store).collect,
+            collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),
+            overviews=Overviews(follower, store=self._store, feed=feed, tail=tail, clock=self._clock),
         )
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
@@ -325,6 +337,7 @@ class Gateway:
             mcp_dialect(
                 self.directory.name_of, self.auth.count, self._streams.acquire, most_wait=self._config.mcp_wait
             ),
+            dashboard_dialect(self.directory.name_of),
             self._session_dialect(),
             status_dialect(self._me),
             extensions_of=self.directory.extensions_of,
@@ -342,7 +355,10 @@ class Gateway:
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
+            websockets={
+                WEBSOCKET_PATH: ForEveryCaller(hub_socket),
+                TERMINALS_PATH: ForEveryCaller(TerminalsSocket(self._terminals, acquire_slot=self._streams.acquire)),
+            },
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )

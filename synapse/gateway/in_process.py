@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
@@ -23,11 +23,13 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError
 from synapse.core.extension import to_text
+from synapse.core.message import Json
 from synapse.core.registry import CachedRegistry, HostClient, Registry
-from synapse.core.requests import CommandResult, HostCommand, OnBehalfOf
+from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand, OnBehalfOf, WatchStatus
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
+from synapse.dialects.synapse.encode import status_object
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
 from synapse.host.identity import acquire_inbox, check_name, holders_of, listen_at_socket, new_entry, release_inbox
@@ -177,6 +179,14 @@ class InProcessAgent:
     async def status(self, _agent: AgentEntry) -> AgentStatus:
         """Returns the agent's status."""
         return self._agent.driver.view().status
+
+    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[Json, None]:
+        """Yields the whole status of the agent, then each change of it. Raises AgentNotResponding."""
+        if self._service is None:
+            raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
+        async with aclosing(await self._service.watch_status(WatchStatus(MOST_FINISHED), _GATEWAY)) as statuses:
+            async for status in statuses:
+                yield status_object(status)
 
 
 class InProcessAgents:

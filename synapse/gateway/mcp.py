@@ -51,7 +51,7 @@ from synapse.dialects.dialect import (
 )
 from synapse.dialects.paths import MCP, MCP_PATH
 from synapse.dialects.proto_json import to_json
-from synapse.dialects.synapse.encode import http_status, task_object
+from synapse.dialects.task_json import http_status, task_object
 from synapse.gateway.service import StreamSlot
 from synapse.mcp import tools
 from synapse.mcp.server import (

@@ -26,6 +26,7 @@ from synapse.core.requests import GetMetrics, MetricsSnapshot
 from synapse.dialects import proto_json
 from synapse.dialects.a2a_v0_3 import decode as a2a_0_3
 from synapse.dialects.a2a_v1 import decode as a2a_1_0
+from synapse.dialects.dashboard import decode as dashboard
 from synapse.dialects.dialect import AnyRoute, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.hub import parts as hub
 from synapse.dialects.hub.encode import encode_error
@@ -111,6 +112,21 @@ SENTENCES: Final[Mapping[str, str]] = {
     "POST /dashboard/session": "Open a browser's session with the code of a link.",
     "GET /dashboard/session": "Get the session of this request.",
     "DELETE /dashboard/session": "End the session of this request.",
+    "GET /dashboard/overview": "Get all agents as rows: what each does, and what needs a person.",
+    "GET /dashboard/events": "Follow the rows of all agents and the events of all tasks; `Last-Event-ID` resumes.",
+    "GET /dashboard/agents/{}": "Get the row and the whole status of an agent.",
+    "POST /dashboard/agents/{}/messages": "Send a message with files; priority 5 interrupts, and needs `cancel` too.",
+    "POST /dashboard/agents/{}/answer": "Answer what the agent asks outside of a task, such as at its start.",
+    "POST /dashboard/agents/{}/seen": "Note that the person of a session has seen the agent's answers until a time.",
+    "GET /dashboard/tasks": "List tasks as rows, the last changed first; `search` finds words in their texts.",
+    "GET /dashboard/tasks/{}": "Get a task, whole and as a row.",
+    "GET /dashboard/tasks/{}/timeline": "List the events of a task, with long texts cut.",
+    "GET /dashboard/tasks/{}/events": "Follow a task; `Last-Event-ID` resumes after an event.",
+    "GET /dashboard/tasks/{}/files/{}": "Get the bytes of a file of the task, by its `number` there.",
+    "POST /dashboard/tasks/{}/answer": "Answer the open question of a task; 409 says who answered first.",
+    "POST /dashboard/tasks/{}/cancel": "Cancel a task.",
+    "POST /dashboard/tasks/{}/resolve": "Decide about a message in doubt.",
+    "GET /dashboard/figures": "Get how many messages the agents got in the last 1 or 24 hours, and how long they took.",
     "GET /status": "Get the gateway's id, address and state.",
     "GET /metrics": "Get the metrics, for Prometheus.",
     "GET /openapi.json": "Get this document.",
@@ -121,9 +137,15 @@ STREAMS: Final = frozenset(
         f"POST {_V1}/message:stream",
         f"GET {_V1}/tasks/{{}}:subscribe",
         f"POST {_V1}/tasks/{{}}:subscribe",
+        "GET /dashboard/events",
+        "GET /dashboard/tasks/{}/events",
     }
 )
-OTHER_MEDIA: Final[Mapping[str, str]] = {"GET /metrics": "text/plain", "GET /docs": "text/html"}
+OTHER_MEDIA: Final[Mapping[str, str]] = {
+    "GET /metrics": "text/plain",
+    "GET /docs": "text/html",
+    "GET /dashboard/tasks/{}/files/{}": "application/octet-stream",
+}
 
 DIALECTS: Final[Mapping[str, str]] = {
     SUPERVISOR: "The supervisor contract, for requests that name no version.",
@@ -153,6 +175,16 @@ SHAPES: Final[Mapping[tuple[str, str], Any]] = {
     (HUB, "POST /agents/{}/messages"): hub.MessageShape,
     (HUB, "GET /tasks"): hub.ListShape,
     (HUB, "PUT /tasks/{}"): hub.ChangeShape,
+    (DASHBOARD, "GET /dashboard/events"): dashboard.EventsShape,
+    (DASHBOARD, "POST /dashboard/agents/{}/messages"): dashboard.MessageShape,
+    (DASHBOARD, "POST /dashboard/agents/{}/answer"): dashboard.AnswerShape,
+    (DASHBOARD, "POST /dashboard/agents/{}/seen"): dashboard.SeenShape,
+    (DASHBOARD, "GET /dashboard/tasks"): dashboard.TasksShape,
+    (DASHBOARD, "GET /dashboard/tasks/{}/timeline"): dashboard.TimelineShape,
+    (DASHBOARD, "GET /dashboard/tasks/{}/events"): dashboard.EventsShape,
+    (DASHBOARD, "POST /dashboard/tasks/{}/answer"): dashboard.AnswerShape,
+    (DASHBOARD, "POST /dashboard/tasks/{}/resolve"): dashboard.ResolveShape,
+    (DASHBOARD, "GET /dashboard/figures"): dashboard.FiguresShape,
     (DASHBOARD, "POST /dashboard/links"): LinkShape,
     (DASHBOARD, "POST /dashboard/session"): SessionShape,
 }

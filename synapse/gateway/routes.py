@@ -4,7 +4,7 @@
     POST /agents/{agentId}/v1         JSON-RPC of both versions of A2A; also at /agents/{agentId}, where 0.3 has it
     /agents, /tasks, /messages        the hub
     POST /mcp                         the tools for clients of MCP; see `gateway.mcp`
-    /dashboard/…                      what the gateway's own page asks; see `gateway.sessions`
+    /dashboard/…                      what the gateway's own page asks; its sessions: see `gateway.sessions`
     cards, the list of agents and registration; see `gateway.cards`
 
 On the shared paths:
@@ -94,11 +94,11 @@ class GatewayChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Returns the endpoint that answers, or one that answers with the error of an invalid version."""
-        if endpoints[0].dialect.name in (JSONRPC, MCP, DASHBOARD):
+        if endpoints[0].dialect.name == JSONRPC:
             return endpoints[0]  # the only one at its path, and it knows all versions of its protocol
+        if owner := _owner(wire.path):
+            return _of(owner, endpoints)
         is_unknown = not endpoints[0].route.path
-        if is_unknown and (wire.path == MCP_PATH or wire.path.startswith(DASHBOARD_PATHS)):
-            return _of(MCP if wire.path == MCP_PATH else DASHBOARD, endpoints)
         discovery = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
         if discovery is not None and not is_unknown:
             return discovery
@@ -115,6 +115,13 @@ class GatewayChoice:
             demanded = A2A_V1  # no other dialect has tenants
         spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
         return _of(spoken, endpoints) if spoken else _by_task(endpoints)
+
+
+def _owner(path: str) -> str:
+    """Returns the dialect that has the path for itself, so that errors there are its own too; empty if none has."""
+    if path == MCP_PATH:
+        return MCP
+    return DASHBOARD if f"{path}/".startswith(DASHBOARD_PATHS) else ""
 
 
 def _is_of_supervisor(path: str) -> bool:

@@ -13,41 +13,52 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Protocol, Self, TypeVar, cast
+from typing import Generic, Protocol, Self, TypeVar, cast
 
 from synapse.auth.policy import check_access, hide_store_details, may_use
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, TooManyStreams, UnsupportedOperation
-from synapse.core.events import Update
 from synapse.core.extension import check_named
-from synapse.core.message import Message
+from synapse.core.message import Json, Message
 from synapse.core.requests import (
+    AgentOverview,
     ExternalAgent,
     FollowTask,
     ForAgent,
     GetAgent,
+    GetAgentOverview,
+    GetFigures,
     GetMessage,
     GetMetrics,
+    GetOverview,
+    GetTimeline,
     IssueTicket,
     ListAgents,
     ListedAgent,
+    MarkSeen,
     MetricsSnapshot,
+    Overview,
+    OverviewUpdate,
     RegisterAgent,
     RemoveAgent,
     Request,
     SendAndFollow,
+    Stream,
     SubscribeTask,
-    TaskStream,
     Ticket,
+    Timeline,
+    WatchOverview,
     check_capable,
 )
 from synapse.core.service import Handler, method_for
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.gateway.overview import Overviews
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.quota import KeyQuotas, message_in
 from synapse.tasks.rules import unsupported
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 Describe = Callable[[GatewayAgent, str], ListedAgent]
 """Describes an agent in a given state, as lists and cards show it."""
@@ -55,6 +66,8 @@ NewTicket = Callable[[Caller], Ticket]
 """Issues a ticket for a caller; raises RateLimited."""
 CollectMetrics = Callable[[Caller], Awaitable[MetricsSnapshot]]
 """Returns the current metrics; raises Forbidden."""
+CollectFigures = Callable[[GetFigures, Caller], Awaitable[Json]]
+"""Returns the figures of the agents that the caller may see; raises InvalidField."""
 
 
 class Registration(Protocol):
@@ -72,7 +85,7 @@ class Registration(Protocol):
 class GatewayService:
     """Handler for all agents behind one address, and for the requests about the gateway itself."""
 
-    def __init__(  # noqa: PLR0913 - the collaborators of a gateway, three of them optional
+    def __init__(  # noqa: PLR0913 - the collaborators of a gateway, four of them optional
         self,
         directory: GatewayDirectory,
         tasks: GatewayTasks,
@@ -81,7 +94,9 @@ class GatewayService:
         *,
         new_ticket: NewTicket | None = None,
         collect_metrics: CollectMetrics | None = None,
+        collect_figures: CollectFigures | None = None,
         quotas: KeyQuotas | None = None,
+        overviews: Overviews | None = None,
     ) -> None:
         self._directory = directory
         self._tasks = tasks
@@ -89,7 +104,9 @@ class GatewayService:
         self._describe = describe
         self._new_ticket = new_ticket
         self._collect_metrics = collect_metrics
+        self._collect_figures = collect_figures
         self._quotas = quotas
+        self._overviews = overviews
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
         """Runs `request` on behalf of `caller`. Raises a SynapseError."""
@@ -145,6 +162,31 @@ class GatewayService:
         if self._collect_metrics is None:
             raise UnsupportedOperation("this gateway collects no metrics")
         return await self._collect_metrics(caller)
+
+    async def get_figures(self, request: GetFigures, caller: Caller) -> Json:
+        if self._collect_figures is None:
+            raise UnsupportedOperation("this gateway collects no figures")
+        return await self._collect_figures(request, caller)
+
+    async def get_overview(self, _request: GetOverview, caller: Caller) -> Overview:
+        return await self._shown().get(caller)
+
+    async def watch_overview(self, request: WatchOverview, caller: Caller) -> Stream[OverviewUpdate]:
+        return self._shown().watch(request.after, caller)
+
+    async def get_agent_overview(self, request: GetAgentOverview, caller: Caller) -> AgentOverview:
+        return await self._shown().get_agent(request.agent, caller)
+
+    async def mark_seen(self, request: MarkSeen, caller: Caller) -> None:
+        await self._shown().mark_seen(request.agent, request.until, caller)
+
+    async def get_timeline(self, request: GetTimeline, caller: Caller) -> Timeline:
+        return await self._tasks.timeline(request, caller)
+
+    def _shown(self) -> Overviews:
+        if self._overviews is None:
+            raise UnsupportedOperation("this gateway has no overview")
+        return self._overviews
 
     async def _charge_quota(self, request: Request[object], caller: Caller) -> None:
         """Raises QuotaExceeded for a new message that does not fit; a repeated message is stored already."""
@@ -222,13 +264,13 @@ class LimitedStreams:
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
         """Raises what the service raises, and TooManyStreams."""
         asked = request.request if isinstance(request, ForAgent) else request
-        if isinstance(asked, SubscribeTask | FollowTask | SendAndFollow):
+        if isinstance(asked, SubscribeTask | FollowTask | SendAndFollow | WatchOverview):
             # These requests result in a stream, which type checkers do not infer from the class of `asked`.
-            stream = self._open(cast("Request[TaskStream]", request), caller)
+            stream = self._open(cast("Request[Stream[object]]", request), caller)
             return cast("Awaitable[R]", stream)
         return self._service.handle(request, caller)
 
-    async def _open(self, request: Request[TaskStream], caller: Caller) -> TaskStream:
+    async def _open(self, request: Request[Stream[T]], caller: Caller) -> Stream[T]:
         slot = self._limit.acquire(caller)
         try:
             return _LimitedStream(await self._service.handle(request, caller), slot)
@@ -237,22 +279,22 @@ class LimitedStreams:
             raise
 
 
-class _LimitedStream:
-    """A TaskStream that releases its slot when it is closed or has ended.
+class _LimitedStream(Generic[T]):
+    """A stream that releases its slot when it is closed or has ended.
 
     It is not a generator, because a generator that was never started does not run its `finally`.
     """
 
     __slots__ = ("_slot", "_updates")
 
-    def __init__(self, updates: TaskStream, slot: StreamSlot) -> None:
+    def __init__(self, updates: Stream[T], slot: StreamSlot) -> None:
         self._updates = updates
         self._slot = slot
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Update:
+    async def __anext__(self) -> T:
         try:
             return await self._updates.__anext__()
         except BaseException:

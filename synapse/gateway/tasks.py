@@ -34,6 +34,7 @@ from synapse.core.requests import (
     GetPushConfig,
     GetStatus,
     GetTask,
+    GetTimeline,
     HostStatus,
     LeaveTask,
     ListPushConfigs,
@@ -48,6 +49,7 @@ from synapse.core.requests import (
     SetPushConfig,
     SubscribeTask,
     TaskStream,
+    Timeline,
 )
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId
@@ -64,8 +66,10 @@ from synapse.tasks.rules import (
     visible_scope,
 )
 
-AboutTask = AnswerQuestion | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
+AboutTask = AnswerQuestion | ResolveTask | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
 """Commands about a task that only its running agent can carry out."""
+MOST_READS: Final = 20
+"""How many pages of the store are read to fill one page for a caller who may not see all of them."""
 MAX_MISSES: Final = 5
 """How many rechecks in a row may find no agent for an awaited task: an agent that is restarted resumes its tasks."""
 
@@ -142,6 +146,13 @@ class GatewayTasks:
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._find(request.task_id, caller)
 
+    async def timeline(self, request: GetTimeline, caller: Caller) -> Timeline:
+        """Returns a page of the task's events. Raises TaskNotFound."""
+        task = await self._find(request.task_id, caller)
+        found = await self._store.read_after(request.after, task_id=task.id, limit=request.limit + 1)
+        events = tuple(found[: request.limit])
+        return Timeline(task=task, events=events, next_after=events[-1].seq if len(found) > len(events) else None)
+
     async def get_message(self, request: GetMessage, caller: Caller) -> Task:
         return await self._find(await find_message(request, caller, self._store), caller)
 
@@ -150,18 +161,21 @@ class GatewayTasks:
         if wanted and not may_use(caller, wanted):
             raise AgentNotFound(wanted)
         query = query_of(request, caller)
-        if not wanted:
-            page = await self._store.list(query)
-            # Filters something only for a key that sees all scopes but may use some agents only.
-            shown = tuple(task for task in page.tasks if may_use(caller, self._directory.name_of(task)))
-            return replace(page, tasks=shown, total=page.total - len(page.tasks) + len(shown))
-        here = self._directory.find(wanted)
+        here = self._directory.find(wanted) if wanted else None
         if here is not None:
-            return await self._store.list(replace(query, inbox=here.entry.inbox))
-        stopped = await self._query_for_stopped(wanted, caller)
-        if stopped is None:
-            raise AgentNotFound(wanted)
-        return await self._store.list(replace(query, inbox=stopped.inbox, agent_id=stopped.agent_id))
+            query = replace(query, inbox=here.entry.inbox)
+        elif wanted:
+            stopped = await self._query_for_stopped(wanted, caller)
+            if stopped is None:
+                raise AgentNotFound(wanted)
+            query = replace(query, inbox=stopped.inbox, agent_id=stopped.agent_id)
+
+        def is_shown(task: Task) -> bool:
+            # The first is false only for a key that sees all scopes but may use some agents only.
+            may_see = bool(wanted) or may_use(caller, self._directory.name_of(task))
+            return may_see and request.sender in ("", task.sender_name)
+
+        return await self._shown_page(query, is_shown)
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
         task = await self._find(request.task_id, caller)
@@ -194,6 +208,9 @@ class GatewayTasks:
         else:
             done = await (await self._running(caller)).command(request, caller)
         return await self._load(done) if done.task_id else None
+
+    async def resolve(self, request: ResolveTask, caller: Caller) -> Task:
+        return await self._load(await self._command(request, caller))
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
         signed = replace(request, config=_with_key(request.config, caller))
@@ -229,9 +246,6 @@ class GatewayTasks:
     async def reply(self, request: Reply, _caller: Caller) -> Replied:
         raise unsupported("a gateway", request)
 
-    async def resolve(self, request: ResolveTask, _caller: Caller) -> Task:
-        raise unsupported("a gateway", request)
-
     async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
         raise unsupported("a gateway", request)
 
@@ -251,6 +265,20 @@ class GatewayTasks:
         if owner is None:
             raise _not_running(self._directory.name_of(task))
         return await owner.command(replace(request, task_id=task.id), caller)
+
+    async def _shown_page(self, query: TaskQuery, is_shown: Callable[[Task], bool]) -> TaskPage:
+        """Returns a page of the tasks that are shown. It may be short, and yet have a next one, if few of many are."""
+        page = await self._store.list(query)
+        shown = [task for task in page.tasks if is_shown(task)]
+        total = page.total - len(page.tasks) + len(shown)
+        reads = 1
+        while page.next_cursor and len(shown) < query.limit and reads < MOST_READS:
+            page = await self._store.list(replace(query, limit=query.limit - len(shown), cursor=page.next_cursor))
+            found = [task for task in page.tasks if is_shown(task)]
+            shown += found
+            total -= len(page.tasks) - len(found)
+            reads += 1
+        return TaskPage(tuple(shown), page.next_cursor, total)
 
     async def _load(self, result: CommandResult) -> Task:
         """Returns the task that a command resulted in."""

@@ -44,7 +44,7 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.recovery import ends_with_us
 from synapse.tasks.replies import Replies
-from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, never
+from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, ReadScreen, never
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.waits import LostAgents
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -109,6 +109,8 @@ class RunningAgent:
     """The endpoint for the hooks of its CLI, if it has any."""
     tools: AgentTools | None = None
     """The tools of its CLI's model; None for an agent without a CLI."""
+    read_screen: ReadScreen | None = None
+    """Reads what its terminal shows; None for an agent without one."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 
@@ -162,12 +164,20 @@ class AgentRuntime:
             agents_may_answer=may_decide,
             keys_may_answer=not settings.terminal_decides,
         )
-        self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
+        self._in_doubt = InDoubt(
+            self._journal,
+            self._worker,
+            self._replies,
+            self._clock,
+            agents_may_decide=may_decide,
+            keys_may_decide=not settings.terminal_decides,
+        )
         self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
         self._pruned_at = self._pushes_checked_at = float("-inf")
+        self._told_fault = ""
         self.service = self._new_service()
 
     @property
@@ -279,6 +289,7 @@ class AgentRuntime:
                 lost_agents.fail_lost,
                 lost_agents.fail_unsent,
                 self._check_pushes,
+                self._tell_fault,
                 self._prune,
             ):
                 try:
@@ -293,6 +304,12 @@ class AgentRuntime:
         if self._clock.monotonic() - self._pushes_checked_at > PUSH_SECONDS:
             self._pushes_checked_at = self._clock.monotonic()
             await self._pushing.outbox.find_new()
+
+    async def _tell_fault(self) -> None:
+        """Tells those who watch the status when the store fails, or is back: nothing is recorded then."""
+        if (fault := self._store.fault()) != self._told_fault:
+            self._told_fault = fault
+            self.service.status_changed()
 
     async def _prune(self) -> None:
         """Deletes tasks that are older than `keep_days`, and their files."""
@@ -348,6 +365,7 @@ class AgentRuntime:
             clock=self._clock,
             hook_reports=HookReports(self._me, self._agent.hook_endpoint),
             tools=self._agent.tools,
+            read_screen=self._agent.read_screen,
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
         )

@@ -24,7 +24,7 @@ async def open_store(settings: Settings) -> TaskStore:
     await asyncio.to_thread(require_no_lost_store, settings)
     registry = FileRegistry(settings.registry)
     try:
-        return await SqliteStore.open(settings.store, is_alive=holders_of(registry))
+        return await SqliteStore.open(settings.store, is_alive=holders_of(registry), search=settings.search)
     except StoreInUse as error:
         entries = await asyncio.to_thread(registry.entries)
         names = list(dict.fromkeys(GATEWAY if entry.gateway else short_name(entry) for entry in entries if entry.inbox))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from synapse.client.events import EventDecoder
 from synapse.client.http import ANSWER_SECONDS, MAX_ANSWER_BYTES, READ_SIZE, ChunkDecoder, NoAnswer, header, status_of
@@ -31,10 +31,11 @@ from synapse.core.errors import (
 from synapse.core.json_text import decode_object, object_in
 from synapse.core.message import Sender
 from synapse.core.registry import RETURN_SECONDS, AgentReply, Channel, Registry
-from synapse.core.requests import CommandResult, HostCommand, SendMessage
+from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand, SendMessage
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.dialects.synapse import commands
+from synapse.dialects.synapse.encode import status_fields
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -49,8 +50,10 @@ POLL_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
-_TERMINAL: Final = "ws://localhost/attach"
+_ATTACH: Final = "ws://localhost/attach"
+_TERMINAL: Final = "ws://localhost/terminal"
 _NOT_FOUND: Final = 404
+_NOT_MODIFIED: Final = 304
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -65,6 +68,13 @@ class HostAnswer(NamedTuple):
 
     status: int
     body: bytes
+
+
+class _Told(NamedTuple):
+    """What a host told of itself: the status of its agent, and the JSON in which it came; empty when it has ended."""
+
+    status: AgentStatus
+    body: bytes = b""
 
 
 class _Connection(NamedTuple):
@@ -123,22 +133,39 @@ class UnixHostClient:
     async def follow_status(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
         """Yields the agent's status, then one for each change of its state; see `HostClient.follow_status`."""
         last = ""
-        deadline = self._clock.monotonic() + self._return_seconds
-        while True:
-            with suppress(NoAnswer):
-                async with aclosing(self._statuses(agent)) as statuses:
-                    async for status in statuses:
-                        deadline = self._clock.monotonic() + self._return_seconds
-                        if status.state != last:
-                            last = status.state
-                            yield status
-            if last != EXITED:
-                last = EXITED
-                deadline = self._clock.monotonic() + self._return_seconds
-                yield AgentStatus(state=EXITED, why=_GONE, source="host", since=self._clock.now())
-            if self._clock.monotonic() >= deadline:
-                return
-            await pause(_RETRY_SECONDS)
+        async with aclosing(self._followed(agent, commands.STATUS_STREAM, commands.STATUS)) as statuses:
+            async for told in statuses:
+                if told.status.state != last:
+                    last = told.status.state
+                    yield told.status
+
+    async def watch_status(
+        self, agent: AgentEntry, *, finished: int = MOST_FINISHED
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yields the whole status of the agent's host, then each change of it; see `HostClient.watch_status`."""
+        query = f"?finished={finished}"
+        last: dict[str, Any] = {}
+        paths = commands.STATUS_WATCH + query, commands.STATUS + query
+        async with aclosing(self._followed(agent, *paths)) as statuses:
+            async for told in statuses:
+                status = decode_object(told.body) if told.body else status_fields(told.status)
+                # A host of an earlier version is asked again and again.
+                if status != last:
+                    last = status
+                    yield status
+
+    async def screen(self, agent: AgentEntry, *, lines: int = 0, known: str = "") -> dict[str, Any] | None:
+        """Returns what the agent's terminal shows; see `HostClient.screen`."""
+        condition = f'If-None-Match: "{known}"'.encode("ascii") if known else b""
+        try:
+            answer = await self.ask(agent.socket, "GET", f"{commands.SCREEN}?lines={lines}", header=condition)
+            if answer.status == _NOT_MODIFIED:
+                return None
+            if answer.status >= 400:
+                raise commands.decode_failure(answer.body)
+            return decode_object(answer.body)
+        except (NoAnswer, ValueError) as silence:
+            raise _not_responding(agent) from silence
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
         """Sends `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
@@ -162,29 +189,29 @@ class UnixHostClient:
 
     async def open_terminal(self, agent: AgentEntry) -> Channel:
         """Connects to the agent's terminal; see `HostClient.open_terminal`."""
-        # Few processes need it, and it takes half as long to load as everything else together.
-        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
-        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+        return await self._open_socket(agent, _ATTACH)
 
-        try:
-            connection = await unix_connect(
-                agent.socket, _TERMINAL, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
-            )
-        except InvalidStatus as refused:
-            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
-        except (OSError, InvalidHandshake) as error:
-            raise _not_responding(agent) from error
-        return _TerminalChannel(connection)
+    async def follow_terminal(self, agent: AgentEntry) -> Channel:
+        """Connects to the agent's terminal by offset; see `HostClient.follow_terminal`."""
+        return await self._open_socket(agent, _TERMINAL)
 
     async def ask(
-        self, socket: str, method: str, path: str, body: bytes = b"", *, seconds: float = ANSWER_SECONDS
+        self,
+        socket: str,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        seconds: float = ANSWER_SECONDS,
+        header: bytes = b"",
     ) -> HostAnswer:
         """Sends a request to the host at `socket` and returns its response. The request is never repeated.
 
         Raises:
             NoAnswer: the host cannot be reached, closed the connection, or took longer than `seconds`.
         """
-        request = _HEAD % (method.encode(), path.encode(), b"", len(body)) + body
+        more = b"\r\n" + header if header else b""
+        request = _HEAD % (method.encode(), path.encode(), more, len(body)) + body
         try:
             async with asyncio.timeout(seconds):
                 connection = self._take_idle(socket) or await self._connect(socket)
@@ -196,6 +223,22 @@ class UnixHostClient:
         else:
             connection.writer.close()
         return answer
+
+    async def _open_socket(self, agent: AgentEntry, url: str) -> Channel:
+        """Opens a WebSocket of the agent's host. Raises what `open_terminal` raises."""
+        # Few processes need it, and it takes half as long to load as everything else together.
+        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
+        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+
+        try:
+            connection = await unix_connect(
+                agent.socket, url, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
+            )
+        except InvalidStatus as refused:
+            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
+        except (OSError, InvalidHandshake) as error:
+            raise _not_responding(agent) from error
+        return _TerminalChannel(connection)
 
     def _take_idle(self, socket: str) -> _Connection | None:
         """Returns an idle connection that can be used, or None; closes those that cannot."""
@@ -227,18 +270,37 @@ class UnixHostClient:
                 return agent
         raise AgentNotFound(to.sender_id)
 
-    async def _statuses(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
-        """Yields the states of the host's stream until the stream ends. Raises NoAnswer when no host listens."""
+    async def _followed(self, agent: AgentEntry, path: str, polled: str) -> AsyncGenerator[_Told, None]:
+        """Yields the events of a host's stream, and its end; goes on if the host returns in time."""
+        has_ended = False
+        deadline = self._clock.monotonic() + self._return_seconds
+        while True:
+            with suppress(NoAnswer):
+                async with aclosing(self._statuses(agent, path, polled)) as statuses:
+                    async for told in statuses:
+                        has_ended = told.status.state == EXITED
+                        deadline = self._clock.monotonic() + self._return_seconds
+                        yield told
+            if not has_ended:
+                has_ended = True
+                deadline = self._clock.monotonic() + self._return_seconds
+                yield _Told(AgentStatus(state=EXITED, why=_GONE, source="host", since=self._clock.now()))
+            if self._clock.monotonic() >= deadline:
+                return
+            await pause(_RETRY_SECONDS)
+
+    async def _statuses(self, agent: AgentEntry, path: str, polled: str) -> AsyncGenerator[_Told, None]:
+        """Yields the events of the host's stream until the stream ends. Raises NoAnswer when no host listens."""
         connection = await self._connect(agent.socket)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                connection.writer.write(_HEAD % (b"GET", commands.STATUS_STREAM.encode(), b"", 0))
+                connection.writer.write(_HEAD % (b"GET", path.encode(), b"", 0))
                 head = await connection.reader.readuntil(b"\r\n\r\n")
             status = status_of(head)
             if status < 400:
                 async with aclosing(_read_statuses(connection.reader, head)) as statuses:
-                    async for agent_status in statuses:
-                        yield agent_status
+                    async for told in statuses:
+                        yield told
         except TimeoutError as silence:
             raise _not_responding(agent) from silence
         except (OSError, EOFError, ValueError) as error:
@@ -247,22 +309,27 @@ class UnixHostClient:
             connection.writer.close()
         if status == _NOT_FOUND:
             while True:
-                yield await self._poll_status(agent)
+                yield await self._poll_status(agent, polled)
                 await pause(POLL_SECONDS)
         if status >= 400:
             raise AgentFailed(f"{agent.agent_id} refuses to report its state (status {status})")
 
-    async def _poll_status(self, agent: AgentEntry) -> AgentStatus:
+    async def _poll_status(self, agent: AgentEntry, path: str) -> _Told:
         """Returns the status. Raises NoAnswer when the host has ended, AgentNotResponding when it is too slow."""
         try:
-            answer = await self.ask(agent.socket, "GET", commands.STATUS, seconds=ANSWER_SECONDS)
-            return commands.decode_agent_status(answer.body)
+            answer = await self.ask(agent.socket, "GET", path, seconds=ANSWER_SECONDS)
+            return _told(answer.body)
         except NoAnswer as silence:
             if silence.timed_out:
                 raise _not_responding(agent) from silence
             raise
         except ValueError as error:
             raise NoAnswer(str(error), sent=True) from error
+
+
+def _told(body: bytes) -> _Told:
+    """Raises ValueError."""
+    return _Told(commands.decode_agent_status(body), body)
 
 
 def terminal_refusal(status: int, body: bytes) -> SynapseError:
@@ -335,7 +402,8 @@ async def _exchange(connection: _Connection, request: bytes) -> tuple[HostAnswer
         await connection.writer.drain()
         head = await connection.reader.readuntil(b"\r\n\r\n")
         status = status_of(head)
-        body = await connection.reader.readexactly(_content_length(head))
+        # RFC 9110 §15.4.5: an answer with this status has no content.
+        body = b"" if status == _NOT_MODIFIED else await connection.reader.readexactly(_content_length(head))
     except BaseException as error:
         connection.writer.close()
         if isinstance(error, OSError | EOFError | ValueError) and not isinstance(error, TimeoutError):
@@ -351,8 +419,8 @@ def _content_length(head: bytes) -> int:
     return int(length)
 
 
-async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[AgentStatus, None]:
-    """Yields the states of a stream until it ends. A host that stops ends it with an `error` event."""
+async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[_Told, None]:
+    """Yields the events of a stream until it ends. A host that stops ends it with an `error` event."""
     chunks = ChunkDecoder() if header(head, b"transfer-encoding").lower() == b"chunked" else None
     decoder = EventDecoder()
     while True:
@@ -363,6 +431,6 @@ async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGene
         for event in decoder.receive(chunks.receive(data) if chunks is not None else data):
             if event.name == "error":
                 return
-            yield commands.decode_agent_status(event.data.encode())
+            yield _told(event.data.encode())
         if chunks is not None and chunks.ended:
             return

@@ -179,3 +179,23 @@ DELETE FROM deliveries WHERE push IN (SELECT number FROM pushes WHERE task_id = 
 
 -- name: delete_pushes_of_task
 DELETE FROM pushes WHERE task_id = ?;
+
+-- name: appends_to_index
+SELECT appends.seq, tasks.number, tasks.id FROM appends CROSS JOIN tasks ON tasks.number = appends.task
+WHERE appends.seq > ? ORDER BY appends.seq LIMIT ?;
+
+-- name: task_to_index
+SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
+    COALESCE(snapshots.version, appends.version), COALESCE(snapshots.body, appends.body),
+    tasks.hidden, docs.version, docs.text_key
+FROM tasks LEFT JOIN snapshots ON snapshots.number = tasks.number
+LEFT JOIN appends ON appends.seq = tasks.number AND appends.task = tasks.number AND snapshots.number IS NULL
+LEFT JOIN docs ON docs.number = tasks.number
+WHERE tasks.number = ?;
+
+-- name: docs_to_forget
+SELECT number FROM docs
+WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = docs.number AND tasks.hidden = 0) LIMIT ?;
+
+-- name: has_docs_to_forget
+SELECT (SELECT COUNT(*) FROM docs) > (SELECT COALESCE(SUM(tasks), 0) FROM task_counts);

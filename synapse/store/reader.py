@@ -1,6 +1,6 @@
 """Reads tasks and events from SQLite. Each function reads one consistent state of the store.
 
-A row has the text of a task at some version; `_task` applies what was appended later. Text that cannot be decoded
+A row has the text of a task at some version; `task_of` applies what was appended later. Text that cannot be decoded
 raises StoreCorrupt, which names the task or the append, or StoreTooNew.
 """
 
@@ -30,6 +30,9 @@ _MAX_FRAGMENTS: Final = 8
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _EXPIRED_FRAGMENT: Final = to_json({"reason": EXPIRED})[1:-1]
 _CACHED_LENGTH: Final = 4096
+_BY_NUMBER: Final = "NOT INDEXED"
+"""Looks up the tasks of `found` by their numbers."""
+_FEW_FOUND: Final = 2000
 _HINT: Final = "`synapse doctor` checks the store"
 
 Connection = sqlite3.Connection
@@ -90,7 +93,7 @@ def find_message(connection: Connection, inbox: str, scope: str, message_id: str
 
 def open_tasks(connection: Connection, inbox: str) -> list[Task]:
     with _transaction(connection):
-        return [_task(connection, row) for row in connection.execute(query("open_tasks"), (inbox,)).fetchall()]
+        return [task_of(connection, row) for row in connection.execute(query("open_tasks"), (inbox,)).fetchall()]
 
 
 def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: int) -> list[Recorded]:
@@ -120,14 +123,18 @@ def last_seq(connection: Connection) -> int:
 
 
 def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
-    """Returns one page of the tasks that match, newest change first. Raises InvalidRequest for an invalid cursor."""
+    """Returns one page of the tasks that match, newest change first. Raises InvalidRequest for an invalid cursor.
+
+    For a query with a text, the table `found` has the numbers of the tasks with that text; see `SearchIndex`.
+    """
     with _transaction(connection):
         return _page(connection, wanted)
 
 
 def _page(connection: Connection, wanted: TaskQuery) -> TaskPage:
     conditions, values = _conditions(wanted)
-    index = _index_for(wanted)
+    found = connection.execute("SELECT COUNT(*) FROM found").fetchone()[0] if wanted.text else 0
+    index = _index_for(wanted, found)
     if wanted.metadata or wanted.expired is not None:
         return _scan_page(connection, wanted, index, conditions, values)
     counting = _counting(wanted, index, conditions, values)
@@ -138,7 +145,7 @@ def _page(connection: Connection, wanted: TaskQuery) -> TaskPage:
     values.append(wanted.limit + 1)
     rows = connection.execute(query("list_tasks").format(index=index, conditions=conditions), values).fetchall()
     is_last = len(rows) <= wanted.limit
-    tasks = tuple(_task(connection, row) for row in rows[: wanted.limit])
+    tasks = tuple(task_of(connection, row) for row in rows[: wanted.limit])
     if is_last and not wanted.cursor:
         return TaskPage(tasks, "", len(tasks))
     (total,) = connection.execute(*counting).fetchone()
@@ -148,17 +155,28 @@ def _page(connection: Connection, wanted: TaskQuery) -> TaskPage:
     return TaskPage(tasks, Cursor(updated_at, number).text(), total)
 
 
-def _index_for(wanted: TaskQuery) -> str:
+def _index_for(wanted: TaskQuery, found: int = 0) -> str:
     """Returns the index to name where SQLite, which has no statistics of the values, would scan all tasks."""
     if wanted.context_id:
         return "INDEXED BY tasks_by_context"
     # Few tasks are open at any time, so this index is small.
-    return "INDEXED BY tasks_open" if wanted.states and wanted.states <= _OPEN else ""
+    if wanted.states and wanted.states <= _OPEN:
+        return "INDEXED BY tasks_open"
+    if not wanted.text:
+        return ""
+    if found <= _FEW_FOUND:
+        return _BY_NUMBER
+    # Most tasks on the way have the text, so a page is soon full; to sort all that were found takes 400 ms.
+    if wanted.inbox:
+        return "INDEXED BY tasks_by_inbox"
+    return "INDEXED BY tasks_by_agent" if wanted.agent_id else "INDEXED BY tasks_by_change"
 
 
 def _counting(wanted: TaskQuery, index: str, conditions: str, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
     """Returns the query for the total, with its values: the stored counts if they suffice, else a count of rows."""
-    if wanted.agent_id or wanted.context_id or wanted.parent_id or wanted.updated_after is not None:
+    if wanted.text and wanted == TaskQuery(text=wanted.text, limit=wanted.limit, cursor=wanted.cursor):
+        return "SELECT COUNT(*) FROM found", ()  # the search index has visible tasks only
+    if wanted.agent_id or wanted.context_id or wanted.parent_id or wanted.text or wanted.updated_after is not None:
         return query("count_tasks").format(index=index, conditions=conditions), tuple(values)
     conditions, values = _conditions(wanted, table="task_counts")
     return query("counted_tasks").format(conditions=conditions), values
@@ -180,12 +198,12 @@ def _scan_page(connection: Connection, wanted: TaskQuery, index: str, conditions
     found: list[tuple[Cursor, Task]] = []
     total = 0
     for row in rows:
-        if not _matches_undecoded(row, wanted) and not is_wanted(_task(connection, row), wanted):
+        if not _matches_undecoded(row, wanted) and not is_wanted(task_of(connection, row), wanted):
             continue
         total += 1
         position = Cursor(row[2], row[0])
         if len(found) <= wanted.limit and (after is None or position < after):
-            found.append((position, _task(connection, row)))
+            found.append((position, task_of(connection, row)))
     page = found[: wanted.limit]
     following = page[-1][0].text() if len(found) > len(page) > 0 else ""
     return TaskPage(tuple(task for _, task in page), following, total)
@@ -232,6 +250,8 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
     if wanted.updated_after is not None:
         conditions.append("tasks.updated_at > ?")
         values.append(micros(wanted.updated_after))
+    if wanted.text:
+        conditions.append("tasks.number IN (SELECT number FROM found)")
     return " AND ".join(conditions), values
 
 
@@ -249,7 +269,7 @@ def _transaction(connection: Connection) -> Generator[None]:
 def _found(connection: Connection, task_id: TaskId, row: Sequence[Any] | None) -> Task:
     if row is None:
         raise TaskNotFound(task_id)
-    return _task(connection, row)
+    return task_of(connection, row)
 
 
 def _is_whole(row: Sequence[Any]) -> bool:
@@ -258,7 +278,7 @@ def _is_whole(row: Sequence[Any]) -> bool:
     return bool(version == text_version)
 
 
-def _task(connection: Connection, row: Sequence[Any]) -> Task:
+def task_of(connection: Connection, row: Sequence[Any]) -> Task:
     """Returns the task of a row of `load_task`, `open_tasks` or `list_tasks`: its text and what was appended later."""
     number, task_id, _, version, text_version, text = row
     if _is_whole(row):

@@ -6,6 +6,7 @@ One thread of each process writes (see `writer`), others read (see `threads`), s
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from synapse.core.errors import InvalidRequest
+from synapse.core.errors import InvalidRequest, StoreFailed, UnsupportedOperation
 from synapse.core.events import Recorded, TaskEvent
-from synapse.core.store import IsAlive, KnownMessage, Lease, TaskPage, TaskQuery
+from synapse.core.store import IsAlive, KnownMessage, Lease, SearchProgress, TaskPage, TaskQuery
 from synapse.core.task import Task, TaskId
 from synapse.store import reader as store_reader
 from synapse.store import writer
@@ -26,8 +27,11 @@ from synapse.store.file import assume_alive, check_file, lock_path, open_file
 from synapse.store.lost_files import StoreFiles
 from synapse.store.pushes import SqlitePushes
 from synapse.store.queries import query
+from synapse.store.search import SearchIndex, index_path
 from synapse.store.threads import ReadThread
 from synapse.store.writer import Group, Job, Writer, add_stored_bytes, add_task_counts
+
+log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT: Final = 10.0
 _RESULTS_TOGETHER: Final = 6
@@ -42,7 +46,13 @@ class SqliteStore:
     """Implements `core.store.TaskStore`. `SqliteStore.open` makes it; it belongs to the event loop that opened it."""
 
     def __init__(
-        self, files: StoreFiles, connection: sqlite3.Connection, lookups: ReadThread, lock_timeout: float
+        self,
+        files: StoreFiles,
+        connection: sqlite3.Connection,
+        lookups: ReadThread,
+        lock_timeout: float,
+        *,
+        search: bool,
     ) -> None:
         self._files = files
         self._path = path = files.path
@@ -58,6 +68,9 @@ class SqliteStore:
         self._readers = (self._lookups, self._log_reads, self._page_reads, self._scans)
         for reader in self._readers:
             reader.watch(files)
+        self._searches = ReadThread(index_path(path), lock_timeout=lock_timeout)
+        self._index = SearchIndex(files, lock_timeout=lock_timeout, now=self._loop.time)
+        self._has_search = search
         self.pushes = SqlitePushes(self._lookups.read, self._page_reads.read, self._write)
         """The push configurations of the tasks."""
         self._listener: Listener | None = None
@@ -67,11 +80,17 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, is_alive: IsAlive = assume_alive, lock_timeout: float = LOCK_TIMEOUT
+        cls,
+        path: Path,
+        *,
+        is_alive: IsAlive = assume_alive,
+        lock_timeout: float = LOCK_TIMEOUT,
+        search: bool = True,
     ) -> SqliteStore:
         """Opens the store at `path`; creates or migrates it first if needed.
 
-        `is_alive` says whether the holder of a lease still runs: a store in use is not migrated.
+        `is_alive` says whether the holder of a lease still runs: a store in use is not migrated. `search` allows the
+        search index.
 
         Raises:
             StoreInUse: it has to be migrated, and a process of an older version holds a lease.
@@ -84,7 +103,7 @@ class SqliteStore:
         except BaseException:
             reader.stop()
             raise
-        return cls(files, connection, reader, lock_timeout)
+        return cls(files, connection, reader, lock_timeout, search=search)
 
     def append(self, task: Task, events: Sequence[TaskEvent], *, lease: Lease, digest: str = "") -> asyncio.Future[int]:
         """Makes events durable; see `TaskStore.append`."""
@@ -113,9 +132,23 @@ class SqliteStore:
         )
 
     async def list(self, query: TaskQuery) -> TaskPage:
-        """Returns one page of the tasks that match, newest change first."""
+        """Returns one page of the tasks that match, newest change first; see `TaskStore.list`."""
+        if query.text:
+            if not self._has_search:
+                raise UnsupportedOperation(
+                    "search is switched off",
+                    hint="`search = true` in the user's settings switches it on  (synapse config)",
+                )
+            return await self._searches.run(lambda: self._index.page(query))
         reader = self._scans if query.metadata or query.expired is not None else self._page_reads
         return await reader.read(lambda connection: store_reader.list_tasks(connection, query))
+
+    async def update_search(self, seconds: float) -> SearchProgress:
+        """Brings the search index up to date, for about `seconds` at most; see `TaskStore.update_search`."""
+        if not self._has_search:
+            await self._searches.run(self._index.discard)
+            return SearchProgress(0, 0)
+        return await self._searches.run(lambda: self._index.update(seconds))
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """Returns the events after `seq` in order, of one task or of all."""
@@ -184,6 +217,12 @@ class SqliteStore:
         total = 0
         while deleted := await self._write(partial(prune_some, before=micros(before))):
             total += deleted
+        if total:
+            # Texts that are no longer kept here are not kept in the index either.
+            try:
+                await self._searches.run(self._index.forget_pruned)
+            except StoreFailed as error:
+                log.warning("pruned_tasks_still_indexed", extra={"error": str(error)})
         return total
 
     async def check(self) -> None:
@@ -203,7 +242,9 @@ class SqliteStore:
         if self._listener is not None:
             self._listener.close()
         await self._writer.close()
-        await asyncio.gather(*(reader.close() for reader in self._readers))
+        if self._index.is_open:
+            await self._searches.run(self._index.close)
+        await asyncio.gather(*(reader.close() for reader in (*self._readers, self._searches)))
         self._files.close()
 
     def fault(self) -> str:

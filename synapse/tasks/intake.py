@@ -70,7 +70,7 @@ from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.late_answers import LateAnswers
 from synapse.tasks.pair_limit import PairRateLimit
 from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question, new_question
-from synapse.tasks.questions import Questions, answer_fields, question_gone
+from synapse.tasks.questions import Questions, answer_fields, question_gone, require_not_answered
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import Replies
@@ -222,6 +222,7 @@ class Intake:
 
         Raises PersonRequired, NothingAsked, QuestionGone or InvalidChoice.
         """
+        require_not_answered(task, request.question_id)
         question = self._open_question(task)
         if request.question_id not in ("", question.id):
             raise question_gone(question)
@@ -247,6 +248,7 @@ class Intake:
         try:
             return await self.late_answers.record_persons_answer(events, caller, digest=digest)
         except (IllegalTransition, TaskFinished) as lost:
+            require_not_answered(await self._journal.load(task.id), question.id)
             raise question_gone(question) from lost
 
     def _open_question(self, task: Task) -> Question:

@@ -17,7 +17,7 @@ from typing import Final
 
 from synapse.core.address import KEY
 from synapse.core.agent import AgentEntry
-from synapse.core.caller import APPROVE, Caller
+from synapse.core.caller import Caller
 from synapse.core.errors import AgentFailed, InvalidChoice, NothingAsked, PersonRequired, QuestionGone, StoreFailed
 from synapse.core.events import MessageAdded, Update
 from synapse.core.message import Message
@@ -32,11 +32,12 @@ from synapse.core.question import (
 )
 from synapse.core.requests import AnswerQuestion
 from synapse.core.task import Task
-from synapse.core.task_metadata import answer_noted
+from synapse.core.task_metadata import answer_noted, answer_of, who_answered
 from synapse.core.types import Clock
 from synapse.tasks.journal import Journal
 from synapse.tasks.outcomes import PERSON
 from synapse.tasks.recovery import ANSWERS, is_in_doubt
+from synapse.tasks.rules import may_approve
 from synapse.tasks.worker import AgentWorker
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Questions:
         if task is not None:
             task = await self.recorded(task)
         question = self._question(task)
+        require_not_answered(task, request.question_id)
         if question is None:
             raise NothingAsked(f"{_name(task) or self._me.agent_id} has no open question")
         if request.question_id not in ("", question.id):
@@ -172,9 +174,7 @@ class Questions:
         return self._me.agent_id in (caller.agent_id, caller.named_agent)
 
     def _may_approve(self, caller: Caller) -> bool:
-        if caller.may_decide or self._agents_may_answer:
-            return True
-        return self._keys_may_answer and caller.is_granted(APPROVE)
+        return may_approve(caller, agents=self._agents_may_answer, keys=self._keys_may_answer)
 
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
         if self._may_approve(caller):
@@ -208,8 +208,10 @@ class Questions:
         return await self._journal.load(task.id)
 
     async def _require_open(self, question: Question, task: Task | None) -> None:
-        now = self._question(None if task is None else await self._journal.load(task.id))
+        latest = None if task is None else await self._journal.load(task.id)
+        now = self._question(latest)
         if now is None or now.id != question.id:
+            require_not_answered(latest, question.id)
             raise question_gone(question)
 
     async def _until(self, task: Task, holds: Callable[[Question | None], bool]) -> None:
@@ -236,10 +238,27 @@ def answer_fields(question: Question, choice: Choice, caller: Caller, how: str) 
     by = caller.agent_id or caller.name or (PERSON if caller.is_person else _UNPROVEN)
     if caller.name in (PERSON, _UNPROVEN):
         by = f"{KEY}{caller.name}"  # an owner may give a key any name, and it must not pass for a person
-    return {"question": question.title, "choice": label_of(question, choice), "by": by, "how": how}
+    return {
+        "question": question.title,
+        "id": question.id,
+        "choice": label_of(question, choice),
+        "by": by,
+        "how": how,
+    }
+
+
+def require_not_answered(task: Task | None, question_id: str) -> None:
+    """Raises QuestionGone, with who answered it, if the task records an answer to this question."""
+    if task is None or not question_id or not (by := who_answered(task, question_id)):
+        return
+    title, _ = answer_of(task)
+    gone = QuestionGone(f"'{title}' was answered meanwhile")
+    gone.answered_by = by
+    raise gone
 
 
 def question_gone(question: Question) -> QuestionGone:
+    """Returns the error for a question that is not asked any more, if nobody knows who answered it."""
     return QuestionGone(f"'{question.title}' was answered meanwhile")
 
 

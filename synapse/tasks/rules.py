@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from synapse.core.caller import Caller
+from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import (
     InvalidRequest,
     MessageIdReused,
@@ -19,7 +19,7 @@ from synapse.core.message import Message
 from synapse.core.requests import GetMessage, ListTasks, Request, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.task_metadata import sent_by
+from synapse.core.task_metadata import sent_as, sent_by
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
 
@@ -43,8 +43,13 @@ def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
         context_id=request.context_id,
         parent_id=request.parent_id,
         updated_after=request.updated_after,
-        metadata={**request.metadata, **(sent_by(request.user) if request.user else {})},
+        metadata={
+            **request.metadata,
+            **(sent_by(request.user) if request.user else {}),
+            **(sent_as(request.sender) if request.sender else {}),
+        },
         expired=request.expired,
+        text=request.text.strip(),
         limit=request.limit,
         cursor=request.cursor,
     )
@@ -97,6 +102,16 @@ def deadline_of(request: SendMessage, default_seconds: float | None, clock: Cloc
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
         raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {seconds!r}")
     return deadline_after(seconds, clock)
+
+
+def may_approve(caller: Caller, *, agents: bool, keys: bool) -> bool:
+    """Decides whether the caller may make a decision of a person: a person may, and a key that says so explicitly.
+
+    `agents` and `keys` are what the settings say: whether agents may decide too, and whether keys may at all.
+    """
+    if caller.may_decide or agents:
+        return True
+    return keys and caller.is_granted(APPROVE)
 
 
 def require_updates(task: Task, after: int | None) -> None:

@@ -20,6 +20,7 @@ from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import (
     AccessDenied,
     Conflict,
+    Forbidden,
     NothingAsked,
     PersonRequired,
     PushNotSupported,
@@ -46,6 +47,7 @@ from synapse.core.requests import (
     FollowTask,
     GetMessage,
     GetPushConfig,
+    GetScreen,
     GetStatus,
     GetTask,
     HostCommand,
@@ -69,9 +71,11 @@ from synapse.core.requests import (
     SendExternal,
     SendMessage,
     SetPushConfig,
+    StyledScreen,
     SubscribeTask,
     TaskStream,
     ToolsStatus,
+    WatchStatus,
 )
 from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskStore
@@ -81,12 +85,14 @@ from synapse.core.types import Clock
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
+from synapse.tasks.finished import FinishedTasks
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.person_questions import is_open_question
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
+from synapse.tasks.status_watch import StatusWatch
 from synapse.tasks.unfinished import InDoubt
 from synapse.tasks.worker import AgentWorker
 
@@ -104,6 +110,10 @@ class ToolReports(Protocol):
     def report(self, request: ReportTools, pid: int, /) -> None: ...
 
     def status(self) -> ToolsStatus: ...
+
+
+ReadScreen = Callable[[int, str], Awaitable[StyledScreen | None]]
+"""Reads an agent's terminal, with so many lines of scrollback; returns None if it still shows the version given."""
 
 
 class AgentTasks:
@@ -127,10 +137,11 @@ class AgentTasks:
         clock: Clock,
         hook_reports: HookReports | None = None,
         tools: ToolReports | None = None,
+        read_screen: ReadScreen | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
-        """`tools` is None for an agent without a CLI."""
+        """`tools` is None for an agent without a CLI, `read_screen` for one without a terminal."""
         self._me = me
         self._journal = journal
         self._store = store
@@ -146,9 +157,12 @@ class AgentTasks:
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
         self._tools = tools
+        self._read_screen = read_screen
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
+        self._finished = FinishedTasks(journal, store, me.inbox, clock)
+        self._status_watch = StatusWatch(driver, journal)
         self._waiter = TaskWaiter(intake, journal, feed, answers_directly)
 
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
@@ -250,7 +264,7 @@ class AgentTasks:
         require_updates(task, request.after)
         return self._stream(task, request.after, caller)
 
-    async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
+    async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
         # One view for question and task: a question that opens or closes meanwhile must not be shown without its task.
         view, current = self._driver.view(), self._worker.current
         asking = await _none_if_store_fails(self._questions.asking(view.question))
@@ -267,7 +281,33 @@ class AgentTasks:
             questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
             tools=NO_TOOLS if self._tools is None else self._tools.status(),
+            owes=tuple(self._deferred.deferred()),
+            finished=await self._finished.newest(request.finished) if request.finished else None,
         )
+
+    async def watch_status(self, request: WatchStatus, caller: Caller) -> AsyncGenerator[HostStatus, None]:
+        """Returns a stream of what `status` returns, until the reader leaves."""
+        return self._status_watch.statuses(partial(self.status, GetStatus(request.finished), caller))
+
+    async def screen(self, request: GetScreen, caller: Caller) -> StyledScreen | None:
+        """Returns what the agent's terminal shows, or None if the caller knows that version.
+
+        Raises:
+            UnsupportedOperation: the agent has no terminal.
+            Forbidden: the caller is neither a person's process nor the agent itself.
+        """
+        # A screen may show secrets, and another agent's process may also come over the port, which proves nothing.
+        if not (caller.is_person or caller.agent_id == self._me.agent_id):
+            raise Forbidden(
+                "only a person, or the agent itself, may read what its terminal shows", hint=caller.objection
+            )
+        if self._read_screen is None:
+            raise UnsupportedOperation("this agent has no terminal", hint="`synapse status` shows what the agent does")
+        return await self._read_screen(request.lines, request.known)
+
+    def status_changed(self) -> None:
+        """Makes the streams of `watch_status` look again, after a change that neither driver nor journal tells."""
+        self._status_watch.look_again()
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
         """Returns a stream of the agent's status, then each change of its state."""

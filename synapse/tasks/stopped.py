@@ -15,7 +15,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from synapse.core.caller import Caller
-from synapse.core.errors import Conflict, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import Conflict, StoreLocked, TaskNotFound, UnsupportedOperation
 from synapse.core.events import TaskOpened
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
@@ -46,7 +46,7 @@ from synapse.core.requests import (
     SubscribeTask,
     TaskStream,
 )
-from synapse.core.store import IsAlive, Lease, TaskPage, TaskQuery, TaskStore
+from synapse.core.store import IsAlive, Lease, SearchProgress, TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.task_metadata import sender_in, unverified
 from synapse.core.types import Clock
@@ -73,6 +73,8 @@ from synapse.tasks.rules import (
 _LEASE_TRIES: Final = 50
 _LEASE_PAUSE: Final = 0.03
 _PAGE: Final = 500
+_SEARCH_SECONDS: Final = 0.25
+_STUCK_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,16 +239,38 @@ class StoppedTasks:
         waiting = (task for task in tasks if is_waiting_in_queue(task) and not is_instruction(task))
         return tuple(sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at)))
 
-    async def recent(self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller) -> tuple[Task, ...]:
-        """Returns the last `limit` wanted tasks of all agents, running ones too, latest change first."""
+    async def recent(
+        self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller, *, text: str = ""
+    ) -> tuple[Task, ...]:
+        """Returns the last `limit` wanted tasks of all agents, running ones too, latest change first.
+
+        With a `text`, only those in whose messages or answers it occurs; see `TaskStore.list` for what it raises.
+        """
         found = list[Task]()
         if limit:
-            async for task in self._each(TaskQuery(scope=visible_scope(caller), limit=_PAGE)):
+            async for task in self._each(TaskQuery(scope=visible_scope(caller), text=text, limit=_PAGE)):
                 if is_wanted(task):
                     found.append(task)
                 if len(found) == limit:
                     break
         return tuple(found)
+
+    async def update_search(self, report: Callable[[SearchProgress], None]) -> None:
+        """Indexes all that is stored now for a search; calls `report` every now and then meanwhile.
+
+        Raises StoreLocked when another process holds the index and does not go on.
+        """
+        wanted = await self._store.last_seq()
+        before, stuck_since = -1, self._clock.monotonic()
+        while not (progress := await self._store.update_search(_SEARCH_SECONDS)).is_current and progress.seq < wanted:
+            report(progress)
+            if progress.seq != before:
+                before, stuck_since = progress.seq, self._clock.monotonic()
+            elif self._clock.monotonic() - stuck_since > _STUCK_SECONDS:
+                raise StoreLocked(
+                    f"another process holds the search index, which is at {progress.percent} %",
+                    hint="a stopped gateway may hold it: continue or end it  (synapse list)",
+                )
 
     async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
         message, inbox = opened.message, opened.inbox

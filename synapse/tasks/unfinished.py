@@ -27,6 +27,7 @@ from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
 from synapse.tasks.replies import Replies, reply_parts
+from synapse.tasks.rules import may_approve
 from synapse.tasks.waits import request_of
 from synapse.tasks.worker import AgentWorker
 
@@ -42,23 +43,31 @@ class InDoubt:
     """Settles messages in doubt by a person's decision, and ends messages whose deadline has passed."""
 
     def __init__(
-        self, journal: Journal, worker: AgentWorker, replies: Replies, clock: Clock, *, agents_may_decide: bool
+        self,
+        journal: Journal,
+        worker: AgentWorker,
+        replies: Replies,
+        clock: Clock,
+        *,
+        agents_may_decide: bool,
+        keys_may_decide: bool = True,
     ) -> None:
         self._journal = journal
         self._worker = worker
         self._replies = replies
         self._clock = clock
         self._agents_may_decide = agents_may_decide
+        self._keys_may_decide = keys_may_decide
         self._deciding = asyncio.Lock()
 
     async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
         """Applies a person's decision about a task in doubt.
 
         Raises:
-            PersonRequired: the caller is not a person.
+            PersonRequired: the caller may not decide for a person.
             Conflict: the task is not in doubt.
         """
-        if not (caller.may_decide or self._agents_may_decide):
+        if not may_approve(caller, agents=self._agents_may_decide, keys=self._keys_may_decide):
             raise PersonRequired(
                 "only a person may decide about a message in doubt",
                 hint=f"{caller.objection}; run `synapse resolve {task.short_id}` in a shell of your own",

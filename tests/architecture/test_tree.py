@@ -14,7 +14,7 @@ ROOMS = {
     "core": set[str](),
     "terminal": {"profiles", "signals"},
     "tasks": set[str](),
-    "dialects": {"a2a_v1", "a2a_v0_3", "synapse", "supervisor", "hub"},
+    "dialects": {"a2a_v1", "a2a_v0_3", "synapse", "supervisor", "hub", "dashboard"},
     "store": {"migrations"},
     "registry": set[str](),
     "config": set[str](),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, Answered, InputRequested, Submitted, TurnEvent
+from synapse.core.errors import SynapseError
 from synapse.core.events import Update
 from synapse.core.extension import Extensions
-from synapse.core.message import TextPart
+from synapse.core.message import Json, TextPart
 from synapse.core.requests import (
+    MOST_FINISHED,
     CancelTask,
     ChangeTask,
     CommandResult,
@@ -28,9 +33,13 @@ from synapse.core.requests import (
     RegisterAgent,
     Request,
     SendMessage,
+    WatchStatus,
 )
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.dialects.proto_json import to_json
+from synapse.dialects.synapse.encode import status_object
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.service import GatewayService
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.feed import Feed, LogFollower
@@ -42,6 +51,7 @@ from tests.fakes.harness import AgentHarness, say, working
 from tests.fakes.memory_store import MemoryStore
 
 BOUND = 5.0
+PING_SECONDS = 0.2
 ADA = AgentEntry("synapse-codex-8120", "codex", name="ada", inbox="ada")
 BOB = AgentEntry("synapse-codex-8121", "codex", inbox="codex@/proj")
 BOB_NAME = "synapse-codex-8121"
@@ -91,8 +101,15 @@ class FakeStopped:
 class World:
     """Some desks as hosts, and a gateway over the same store."""
 
-    def __init__(self, key_bytes: int = 0, **desks: AgentHarness) -> None:
+    def __init__(
+        self, key_bytes: int = 0, *, home: Path = Path("no-home"), feed_buffer: int = 1024, **desks: AgentHarness
+    ) -> None:
         self.desks = desks
+        self.clock = FakeClock()
+        self.watched: Counter[str] = Counter()
+        """How many streams of each agent's status are open."""
+        self.unreachable: dict[str, SynapseError] = {}
+        """Why the host of an agent does not answer."""
         self._direct: set[str] = set()
         self.store = next(iter(desks.values())).store
         self.entries = {"ada": ADA, "bob": BOB}
@@ -104,13 +121,19 @@ class World:
         self.directory = GatewayDirectory(self, extensions=self.told)
         journal = Journal(self.store)
         tail = LogFollower(self.store, journal, gather_seconds=0.001)
-        feed = Feed(journal, self.store, source=tail)
+        feed = Feed(journal, self.store, source=tail, buffer=feed_buffer)
         tail.only(feed.has_readers_of)
         tasks = GatewayTasks(
             self.directory, store=self.store, journal=journal, feed=feed, tail=tail, stopped=self.stopped
         )
         quotas = KeyQuotas(key_bytes, self._bytes_of, FakeClock())
-        self.service = GatewayService(self.directory, tasks, self.registration, listed, quotas=quotas)
+        self.follower = OverviewFollower(self.directory, home, self.clock, look_seconds=0.01)
+        overviews = Overviews(
+            self.follower, store=self.store, feed=feed, tail=tail, clock=self.clock, ping_seconds=PING_SECONDS
+        )
+        self.service = GatewayService(
+            self.directory, tasks, self.registration, listed, quotas=quotas, overviews=overviews
+        )
 
     async def _bytes_of(self, scope: str) -> int:
         return await self.store.stored_bytes(scope=scope)
@@ -134,6 +157,19 @@ class World:
 
     async def status(self, agent: AgentEntry) -> AgentStatus:
         return AgentStatus(state=READY, why="", source="script", since=FakeClock().now())
+
+    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[Json, None]:
+        name = next(name for name, entry in self.entries.items() if entry is agent)
+        self.watched[name] += 1
+        try:
+            if name in self.unreachable:
+                raise self.unreachable[name]
+            watch = await self.desks[name].service.watch_status(WatchStatus(MOST_FINISHED), Caller(via_socket=True))
+            async with aclosing(watch) as statuses:
+                async for status in statuses:
+                    yield json.loads(to_json(status_object(status)))
+        finally:
+            self.watched[name] -= 1
 
     def answer_directly(self, name: str) -> None:
         """Let this agent answer with plain messages."""
@@ -162,13 +198,18 @@ def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessa
 
 @asynccontextmanager
 async def world(
-    driver: FakeDriver | None = None, store: MemoryStore | None = None, *, key_bytes: int = 0
+    driver: FakeDriver | None = None,
+    store: MemoryStore | None = None,
+    *,
+    key_bytes: int = 0,
+    home: Path = Path("no-home"),
+    feed_buffer: int = 1024,
 ) -> AsyncGenerator[World]:
     """Ada and Bob are here."""
     store = store or MemoryStore()
     ada, bob = AgentHarness(driver, store, me=ADA), AgentHarness(store=store, me=BOB)
     async with working(ada), working(bob):
-        yield World(key_bytes, ada=ada, bob=bob)
+        yield World(key_bytes, home=home, feed_buffer=feed_buffer, ada=ada, bob=bob)
 
 
 async def everything(updates: AsyncGenerator[Update, None]) -> list[Update]:

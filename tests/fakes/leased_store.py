@@ -31,9 +31,14 @@ class LeasedStore(SqliteStore):
     @classmethod
     @override
     async def open(
-        cls, path: Path, *, is_alive: IsAlive = nobody_lives, lock_timeout: float = LOCK_TIMEOUT
+        cls,
+        path: Path,
+        *,
+        is_alive: IsAlive = nobody_lives,
+        lock_timeout: float = LOCK_TIMEOUT,
+        search: bool = True,
     ) -> LeasedStore:
-        store = await super().open(path, is_alive=is_alive, lock_timeout=lock_timeout)
+        store = await super().open(path, is_alive=is_alive, lock_timeout=lock_timeout, search=search)
         assert isinstance(store, LeasedStore)
         store._held = {}
         return store

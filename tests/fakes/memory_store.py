@@ -11,10 +11,11 @@ from datetime import datetime
 
 from synapse.core.errors import LeaseLost, TaskNotFound, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
-from synapse.core.store import IsAlive, KnownMessage, Lease, TaskPage, TaskQuery, is_wanted
+from synapse.core.store import IsAlive, KnownMessage, Lease, SearchProgress, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId
 from synapse.store.codec import encode_events, micros
 from synapse.store.reader import Cursor
+from synapse.store.search_words import Search, text_of_task
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_pushes import MemoryPushes
 
@@ -80,13 +81,22 @@ class MemoryStore:
 
     async def list(self, query: TaskQuery) -> TaskPage:
         """One page of the tasks that fit, newest change first."""
-        fitting = [(_place(kept), kept.task) for kept in self._tasks.values() if _fits(kept.task, query)]
+        search = Search.parse(query.text) if query.text else None
+        fitting = [
+            (_place(kept), kept.task)
+            for kept in self._tasks.values()
+            if _fits(kept.task, query) and (search is None or search.finds(text_of_task(kept.task)))
+        ]
         fitting.sort(key=lambda pair: pair[0], reverse=True)
         after = Cursor.parse(query.cursor) if query.cursor else None
         rest = [pair for pair in fitting if after is None or pair[0] < after]
         page = rest[: query.limit]
         following = page[-1][0].text() if len(rest) > len(page) > 0 else ""
         return TaskPage(tuple(task for _, task in page), following, len(fitting))
+
+    async def update_search(self, seconds: float) -> SearchProgress:
+        """Nothing to do: `list` looks through all texts."""
+        return SearchProgress(self._seq, self._seq)
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """The events after `seq`, in order; of one task, or of all."""

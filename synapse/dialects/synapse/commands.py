@@ -33,12 +33,14 @@ from synapse.core.requests import (
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
 from synapse.dialects.proto_json import to_json
-from synapse.dialects.synapse.encode import http_status, message_object
+from synapse.dialects.task_json import http_status, message_object
 
 PATH: Final = "/commands"
 STATUS: Final = "/status"
 STATUS_STREAM: Final = "/status/subscribe"
-"""Hosts of earlier versions do not have this path."""
+STATUS_WATCH: Final = "/status/watch"
+SCREEN: Final = "/screen"
+"""Hosts of earlier versions do not have these paths."""
 REPLY: Final = "/tasks/send"
 
 _PLAIN: Final[Mapping[str, type[Any]]] = {

@@ -12,6 +12,7 @@ import msgspec
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, Sender, TextPart
 from synapse.core.requests import (
+    MOST_FINISHED,
     SECRET_HEADER,
     AddExternal,
     AnswerQuestion,
@@ -19,6 +20,7 @@ from synapse.core.requests import (
     CancelTask,
     CreateTask,
     FollowStatus,
+    GetScreen,
     GetStatus,
     GetTask,
     LeaveTask,
@@ -31,16 +33,20 @@ from synapse.core.requests import (
     ResolveTask,
     SendExternal,
     SendMessage,
+    StyledScreen,
     SubscribeTask,
+    WatchStatus,
 )
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
-from synapse.dialects.dialect import WireRequest
+from synapse.dialects.dialect import Call, WireRequest
 from synapse.dialects.proto_json import check_depth, too_deep
-from synapse.dialects.synapse.encode import STATE_NAMES
+from synapse.dialects.synapse.encode import answer_screen, encode_screen, encode_screen_error
+from synapse.dialects.task_json import STATE_NAMES
 
 DIALECT: Final = "synapse"
 DEFAULT_PAGE: Final = 50
 LARGEST_PAGE: Final = 500
+MOST_LINES: Final = 1000
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
@@ -306,12 +312,27 @@ def decode_tools(wire: WireRequest) -> ReportTools:
     return ReportTools(client=body.client, protocol=body.protocol)
 
 
-def decode_status(_wire: WireRequest) -> GetStatus:
-    return GetStatus()
+def decode_status(wire: WireRequest) -> GetStatus:
+    return GetStatus(_finished(wire))
 
 
 def decode_follow_status(_wire: WireRequest) -> FollowStatus:
     return FollowStatus()
+
+
+def decode_watch_status(wire: WireRequest) -> WatchStatus:
+    return WatchStatus(_finished(wire))
+
+
+def ask_screen(wire: WireRequest) -> Call[StyledScreen | None]:
+    """Decodes a request for the screen; `If-None-Match` names the version that the reader has."""
+    lines = _whole_number("lines", wire.query().get("lines", "0"), 0, MOST_LINES)
+    known = wire.header(b"if-none-match").strip().removeprefix("W/").strip('"')
+    return Call(GetScreen(lines=lines, known=known), encode_screen, encode_screen_error, answer=answer_screen)
+
+
+def decode_queue(_wire: WireRequest) -> GetStatus:
+    return GetStatus()
 
 
 def decode_discover(wire: WireRequest) -> AddExternal:
@@ -421,6 +442,10 @@ def _whole_number(field: str, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
         return int(text)
     raise InvalidRequest(f"{field}: must be a whole number from {least} to {most}", hint=f"{field}={least}")
+
+
+def _finished(wire: WireRequest) -> int:
+    return _whole_number("finished", wire.query().get("finished", "0"), 0, MOST_FINISHED)
 
 
 def _instant(field: str, text: str) -> datetime | None:

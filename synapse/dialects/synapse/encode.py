@@ -1,52 +1,30 @@
 """Encodes tasks, streams, the host's status and errors for the synapse dialect.
 
-A host has two streams: the updates of a task, with a `snapshot` first, and the states of the agent. An error is
-`{"error": {"code", "message", "hint"}}` with an HTTP status.
+A host has three streams: the updates of a task, with a `snapshot` first, the states of the agent, and its whole status.
+An error is `{"error": {"code", "message", "hint"}}` with an HTTP status.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from typing import Any, Final, assert_never
+from typing import Final
 
-from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import AgentStatus, HoldReason
-from synapse.core.errors import SynapseError, describe
-from synapse.core.events import (
-    ArtifactAdded,
-    AttentionChanged,
-    MessageAdded,
-    MetadataChanged,
-    ReceiptChanged,
-    StateChanged,
-    TaskEvent,
-    TaskHidden,
-    TaskOpened,
-    Update,
-)
-from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
+from synapse.core.errors import SynapseError, UnsupportedOperation, describe
+from synapse.core.events import Update
+from synapse.core.message import Json
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, StyledScreen, ToolsStatus
 from synapse.core.store import TaskPage
-from synapse.core.task import Receipt, Task, TaskState
+from synapse.core.task import Task
 from synapse.core.task_metadata import recorded_question
-from synapse.dialects.dialect import WireAnswer, WireEvent, entry_for, error_headers
+from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
 from synapse.dialects.proto_json import instant, to_json
+from synapse.dialects.task_json import Wire, event_fields, http_status, task_object
 
-Wire = dict[str, Any]
-
-STATE_NAMES: Final[Mapping[TaskState, str]] = {
-    TaskState.SUBMITTED: "submitted",
-    TaskState.WORKING: "working",
-    TaskState.INPUT_REQUIRED: "input_required",
-    TaskState.AUTH_REQUIRED: "input_required",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELED: "canceled",
-    TaskState.REJECTED: "failed",
-}
+_LONGEST_TEXT: Final = 300
+"""How much of a message is shown where only its beginning is needed."""
 
 BUSY_WORDS: Final[Mapping[str, str]] = {
     STARTING: "BUSY",
@@ -56,27 +34,7 @@ BUSY_WORDS: Final[Mapping[str, str]] = {
     EXITED: "BUSY",
 }
 
-
-HTTP_STATUS: Final[Mapping[type[SynapseError], int]] = {
-    errors.SynapseError: 500,
-    errors.InvalidRequest: 400,
-    errors.BodyTooLarge: 413,
-    errors.BodyTooSlow: 408,
-    errors.UnsupportedMediaType: 415,
-    errors.MethodNotAllowed: 405,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.QueueFull: 429,
-    errors.RateLimited: 429,
-    errors.AccessDenied: 403,
-    errors.Unauthenticated: 401,
-    errors.AgentFailed: 503,
-    errors.AgentNotResponding: 502,
-    errors.ExternalAgentFailed: 502,
-    errors.WaitTimedOut: 504,
-    errors.WaitingForPerson: 409,
-    errors.StoreFailed: 503,
-}
+_REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
 
 
 def encode_task(task: Task) -> bytes:
@@ -119,38 +77,43 @@ def encode_nothing(_result: None) -> bytes:
 
 
 def encode_status(status: HostStatus) -> bytes:
-    entry, view, question = status.entry, status.view, _question(status)
+    return to_json(status_object(status))
+
+
+def encode_watched_status(status: HostStatus) -> WireEvent:
+    """Returns the event of a stream for the whole status."""
+    return WireEvent("", "status", encode_status(status))
+
+
+def encode_screen(screen: StyledScreen | None) -> bytes:
+    if screen is None:
+        return b""
     return to_json(
         {
-            "status": BUSY_WORDS[view.state],
-            "state": view.state,
-            "why": view.why,
-            "source": view.source,
-            "since": instant(view.since),
-            "gate": view.gate,
-            "agent_id": entry.agent_id,
-            "agent_type": entry.agent_type,
-            "name": entry.name,
-            "port": entry.port,
-            "pid": entry.pid,
-            "socket": entry.socket,
-            "endpoint": entry.endpoint,
-            "working_dir": entry.working_dir,
-            "started_at": entry.started_at,
-            "current_task": None if status.current is None else task_object(status.current),
-            "queue_depth": len(status.queue),
-            "held": _held(status),
-            "attention": _attention(status, question),
-            "question": question,
-            "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
-            "store_fault": status.store_fault,
-            "tools": _tools(status.tools),
-            "sightings": [
-                {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
-                for one in view.observations
+            "version": screen.version,
+            "columns": screen.columns,
+            "rows": screen.rows,
+            "cursor": screen.cursor,
+            "alternate": screen.alternate,
+            "title": screen.title,
+            "lines": [
+                [[run.text, dict(run.style)] if run.style else [run.text] for run in line] for line in screen.lines
             ],
         }
     )
+
+
+def answer_screen(screen: StyledScreen | None) -> WireAnswer:
+    """Returns the screen with its version as the ETag; 304 if the reader has that version."""
+    if screen is None:
+        return WireAnswer(304, b"", _REVALIDATED)
+    return WireAnswer(200, encode_screen(screen), (*_REVALIDATED, (b"etag", f'"{screen.version}"'.encode("ascii"))))
+
+
+def encode_screen_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`. An agent without a terminal has no such document."""
+    answer = encode_error(error)
+    return answer._replace(status=404) if isinstance(error, UnsupportedOperation) else answer
 
 
 def encode_external(agent: ExternalAgent) -> bytes:
@@ -187,43 +150,12 @@ def encode_update(update: Update) -> WireEvent:
 
 def encode_agent_status(status: AgentStatus) -> WireEvent:
     """Returns the event of a stream for the agent's status, with fields of `GET /status`."""
-    wire = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
-    return WireEvent("", "status", to_json(wire))
+    return WireEvent("", "status", to_json(status_fields(status)))
 
 
-def event_fields(event: TaskEvent) -> tuple[str, Wire]:  # noqa: C901, PLR0911 - one case per event
-    """Returns the event's name on the wire, and its fields."""
-    match event:
-        case TaskOpened():
-            return "task_opened", {"message": message_object(event.message)}
-        case StateChanged():
-            return "state_changed", {
-                "status": STATE_NAMES[event.state],
-                "reason": event.reason,
-                "note": event.note,
-            }
-        case MessageAdded():
-            return "message_added", {"message": message_object(event.message)}
-        case ArtifactAdded():
-            return "artifact_added", {
-                "artifact": artifact_object(event.artifact),
-                "append": event.append,
-                "last_chunk": event.last_chunk,
-            }
-        case ReceiptChanged():
-            return "receipt_changed", {
-                "step": event.step.value,
-                "source": event.source,
-                "evidence": event.evidence,
-            }
-        case MetadataChanged():
-            return "metadata_changed", {"metadata": event.metadata}
-        case AttentionChanged():
-            return "attention_changed", {"attention": event.attention}
-        case TaskHidden():
-            return "task_hidden", {}
-        case _:
-            assert_never(event)
+def status_fields(status: AgentStatus) -> Wire:
+    """Returns the fields of `GET /status` that are known of an agent whose host has ended, too."""
+    return {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
@@ -231,44 +163,44 @@ def encode_error(error: SynapseError) -> WireAnswer:
     return WireAnswer(http_status(type(error)), to_json({"error": describe(error)}), error_headers(error))
 
 
-def http_status(kind: type[SynapseError]) -> int:
-    """Returns the HTTP status of the error class, or of its nearest ancestor that has one."""
-    return entry_for(kind, HTTP_STATUS)
-
-
-def task_object(task: Task) -> Wire:
-    """Returns a task. One with more than its first message has all of them in `history`."""
+def status_object(status: HostStatus) -> Wire:
+    """Returns what `GET /status` answers."""
+    entry, view, question = status.entry, status.view, _question(status)
     wire: Wire = {
-        "id": task.id,
-        "context_id": task.context_id or None,
-        "status": STATE_NAMES[task.state],
-        "message": message_object(task.message),
-        "artifacts": [artifact_object(artifact) for artifact in task.artifacts],
-        "metadata": _task_metadata(task),
-        "created_at": instant(task.created_at),
-        "updated_at": instant(task.updated_at),
+        "status": BUSY_WORDS[view.state],
+        "state": view.state,
+        "why": view.why,
+        "source": view.source,
+        "since": instant(view.since),
+        "gate": view.gate,
+        "agent_id": entry.agent_id,
+        "agent_type": entry.agent_type,
+        "name": entry.name,
+        "port": entry.port,
+        "pid": entry.pid,
+        "socket": entry.socket,
+        "endpoint": entry.endpoint,
+        "working_dir": entry.working_dir,
+        "started_at": entry.started_at,
+        "current_task": None if status.current is None else task_object(status.current),
+        "queue_depth": len(status.queue),
+        "held": _held(status),
+        "attention": _attention(status, question),
+        "question": question,
+        "questions": [{**recorded_question(task), "task_id": task.id} for task in status.questions],
+        "owes": [
+            {"task_id": task.id, "to": task.sender_name, "text": task.message.text[:_LONGEST_TEXT]}
+            for task in status.owes
+        ],
+        "store_fault": status.store_fault,
+        "tools": _tools(status.tools),
+        "sightings": [
+            {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
+            for one in view.observations
+        ],
     }
-    if len(task.history) > 1:
-        wire["history"] = [message_object(message) for message in task.history]
-    return wire
-
-
-def message_object(message: Message) -> Wire:
-    wire: Wire = {"role": message.role.value, "parts": [_part(part) for part in message.parts]}
-    if message.metadata:
-        wire["metadata"] = message.metadata
-    return wire
-
-
-def artifact_object(artifact: Artifact) -> Wire:
-    wire: Wire = {
-        "artifact_id": artifact.artifact_id,
-        "name": artifact.name,
-        "parts": [_part(part) for part in artifact.parts],
-        "metadata": artifact.metadata,
-    }
-    if artifact.description:
-        wire["description"] = artifact.description
+    if status.finished is not None:
+        wire["finished"] = [task_object(task) for task in status.finished]
     return wire
 
 
@@ -325,65 +257,21 @@ def _attention(status: HostStatus, asked: Wire | None) -> list[Wire]:
         items.append({"task_id": task.id, "text": title, "receipt": "", "question_id": question_id})
     for task in status.attention:
         receipt = task.receipt.step.value if task.receipt else ""
-        items.append({"task_id": task.id, "text": task.attention, "receipt": receipt})
+        items.append(
+            {
+                "task_id": task.id,
+                "text": task.attention,
+                "receipt": receipt,
+                "since": instant(task.updated_at),
+                "from": task.sender_name,
+                "message": task.message.text[:_LONGEST_TEXT],
+            }
+        )
     held = status.held
     # Another item reports the question or the task in doubt that messages wait for.
     if held is not None and held.is_overdue and held.reason not in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
         items.append({"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value})
     return items
-
-
-def _task_metadata(task: Task) -> Wire:
-    wire: Wire = {**task.metadata, "priority": task.priority}
-    if task.receipts:
-        wire["receipt"] = task.receipts[-1].step.value
-        wire["receipts"] = [_receipt(receipt) for receipt in task.receipts]
-    if task.reason:
-        wire["reason"] = task.reason
-    if task.note:
-        wire["note"] = task.note
-    if task.attention:
-        wire["attention"] = task.attention
-    return wire
-
-
-def _receipt(receipt: Receipt) -> Wire:
-    return {
-        "step": receipt.step.value,
-        "at": instant(receipt.at),
-        "source": receipt.source,
-        "evidence": receipt.evidence,
-    }
-
-
-def _part(part: Part) -> Wire:
-    match part:
-        case TextPart():
-            wire: Wire = {"type": "text", "text": part.text}
-            _add_label(wire, part)
-        case DataPart():
-            wire = {"type": "data", "data": part.data}
-            _add_label(wire, part)
-        case FilePart():
-            file: Wire = {}
-            _add_label(file, part)
-            if part.content is None:
-                file["uri"] = part.url
-            else:
-                file["bytes"] = base64.b64encode(part.content).decode("ascii")
-            wire = {"type": "file", "file": file}
-        case _:
-            assert_never(part)
-    if part.metadata:
-        wire["metadata"] = part.metadata
-    return wire
-
-
-def _add_label(wire: Wire, part: Part) -> None:
-    if part.name:
-        wire["name"] = part.name
-    if part.media_type:
-        wire["mimeType"] = part.media_type
 
 
 def _external(agent: ExternalAgent) -> Wire:

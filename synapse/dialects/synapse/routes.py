@@ -21,7 +21,8 @@ from synapse.dialects.dialect import (
 )
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
-from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
+from synapse.dialects.synapse.encode import encode_agent_status, encode_error, encode_update
+from synapse.dialects.task_json import Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +99,18 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
         ask=lambda wire: Call(decode.decode_signal(wire), encode.encode_signal_answer),
     ),
     Route(method="POST", path="/mcp/ready", decode=decode.decode_tools, encode=encode.encode_nothing),
-    Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
+    Route(method="GET", path="/queue", decode=decode.decode_queue, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     StreamRoute(
         method="GET", path=commands.STATUS_STREAM, decode=decode.decode_follow_status, encode=encode_agent_status
     ),
+    StreamRoute(
+        method="GET",
+        path=commands.STATUS_WATCH,
+        decode=decode.decode_watch_status,
+        encode=encode.encode_watched_status,
+    ),
+    CallRoute(method="GET", path=commands.SCREEN, ask=decode.ask_screen),
     CallRoute(method="POST", path=commands.PATH, ask=commands.ask),
 )
 

@@ -32,6 +32,7 @@ from synapse.terminal.turn import InterruptRetry, TurnTracker
 
 _REACTION_SECONDS: Final = 0.15
 """Within this time an idle program prints its reaction to a signal, if it has one."""
+_MOST_DATES: Final = 100
 
 
 class PtyDriver:
@@ -54,6 +55,9 @@ class PtyDriver:
         self._types_next = False
         """Whether the API has refused a message: then messages are typed until one was submitted."""
         self._find_sender: Callable[[], ApiSender | None] = lambda: None
+        self._dates: dict[float, datetime] = {}
+        self._told_question = ""
+        self._watcher.on_look = self._tell_question
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
 
@@ -266,4 +270,20 @@ class PtyDriver:
         return self._clock.monotonic()
 
     def _date(self, moment: float) -> datetime:
-        return self._clock.now() - timedelta(seconds=self._now() - moment)
+        """Returns the date of a monotonic time, always the same one: the clocks drift apart, but a start stays."""
+        known = self._dates.get(moment)
+        if known is None:
+            if len(self._dates) >= _MOST_DATES:
+                self._dates.clear()
+            known = self._dates[moment] = self._clock.now() - timedelta(seconds=self._now() - moment)
+        return known
+
+    def _tell_question(self, look: Look) -> None:
+        """Tells the listeners when the program asks another question than before, or none, in the same state."""
+        if not self._watcher.listeners.has_any:
+            return
+        opened = self._context.open_question(look)
+        question_id = opened.id if opened else ""
+        if question_id != self._told_question:
+            self._told_question = question_id
+            self._watcher.tell()

@@ -58,6 +58,8 @@ class ScreenWatcher:
         """How long the last two looks at something new took."""
         self._latest: Look | None = None
         self.listeners = StatusListeners()
+        self.on_look: Callable[[Look], None] = lambda _look: None
+        """Called with each look."""
         self._told_state = ""
         self._logged_state = ""
         self._log_budget = (_LOG_BURST, clock.monotonic())
@@ -98,6 +100,7 @@ class ScreenWatcher:
         self._latest = look
         self._log_state(now)
         self.tell_state()
+        self.on_look(look)
         if is_new:
             self._costs = (self._costs[1], self._clock.monotonic() - begun)
             # This look takes the edge that the other callers wait for.
@@ -108,7 +111,11 @@ class ScreenWatcher:
         """Tells the listeners if the agent's state has changed since the last time."""
         if self.evidence.verdict.state != self._told_state:
             self._told_state = self.evidence.verdict.state
-            self.listeners.tell(self._status)
+            self.tell()
+
+    def tell(self) -> None:
+        """Tells the listeners the agent's state."""
+        self.listeners.tell(self._status)
 
     def latest(self) -> Look:
         """Returns the last look if it is still true, or looks again."""

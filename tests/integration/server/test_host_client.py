@@ -167,6 +167,34 @@ async def test_a_host_of_an_earlier_version_is_polled_for_its_status(
     client.close()
 
 
+async def test_the_whole_status_of_a_host_of_an_earlier_version_is_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.net.hosts.POLL_SECONDS", 0.001)
+    depths = [0, 0, 1, 1, 2]
+    asked: list[bytes] = []
+
+    async def earlier(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            asked.append(head.split(b" ")[1])
+            if b"/status/watch" in head:
+                writer.write(answer({"error": {"code": "route_not_found"}}, b"404 Not Found"))
+            elif depths:
+                told = {"state": READY, "why": "w", "source": "screen", "since": "2026-01-15T10:30:00.000Z"}
+                writer.write(answer(told | {"queue_depth": depths.pop(0)}))
+            else:
+                return
+
+    client = UnixHostClient(FixedRegistry(), SystemClock(), return_seconds=0)
+    async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", earlier) as host:
+        agent = AgentEntry("synapse-codex-1", "codex", socket=host.path)
+        told = [status async for status in client.watch_status(agent, finished=5)]
+    assert [one.get("queue_depth") for one in told] == [0, 1, 2, None]
+    assert (told[-1]["state"], told[-1]["why"]) == (EXITED, "its host has ended, or cannot be reached")
+    assert asked[:2] == [b"/status/watch?finished=5", b"/status?finished=5"]
+    client.close()
+
+
 async def test_a_host_that_goes_silent_within_a_stream_is_reported_as_not_responding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +209,12 @@ async def test_a_host_that_goes_silent_within_a_stream_is_reported_as_not_respon
         await over.wait()
 
     async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", silent) as host:
-        statuses = client_of().follow_status(AgentEntry("synapse-codex-1", "codex", socket=host.path))
+        agent = AgentEntry("synapse-codex-1", "codex", socket=host.path)
+        statuses, whole = client_of().follow_status(agent), client_of().watch_status(agent)
         assert (await anext(statuses)).state == READY
         with pytest.raises(AgentNotResponding):
             await anext(statuses)
+        assert (await anext(whole))["state"] == READY
+        with pytest.raises(AgentNotResponding):
+            await anext(whole)
         over.set()

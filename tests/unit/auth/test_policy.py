@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from synapse.core.requests import (
     ForAgent,
     GetAgent,
     GetTask,
+    LeaveTask,
     ListAgents,
     ListTasks,
     OnBehalfOf,
@@ -26,6 +29,8 @@ from synapse.core.requests import (
     RemoveAgent,
     Request,
     ResolveTask,
+    SendAndFollow,
+    SendAndWait,
     SendMessage,
 )
 from synapse.core.service import METHODS
@@ -33,6 +38,10 @@ from synapse.core.task import TaskState
 
 ALL = Caller(scope="key:1")
 SEND = SendMessage(message=Message(message_id=MessageId("m"), role=Role.USER, parts=()), dialect="hub")
+
+
+def unwrapped(send: SendMessage) -> SendMessage:
+    return send
 
 
 def only(*actions: str, agents: Any = None) -> Caller:
@@ -82,9 +91,29 @@ def test_changing_the_state_of_a_task_needs_the_right_to_cancel() -> None:
         check_access(move, only("send"))
 
 
+@pytest.mark.parametrize("wrapped", [unwrapped, SendAndWait, SendAndFollow])
+def test_a_message_that_interrupts_needs_the_action_cancel_too(
+    wrapped: Callable[[SendMessage], Request[object]],
+) -> None:
+    urgent, ordinary = replace(SEND, priority=5), replace(SEND, priority=4)
+
+    check_access(ForAgent("claude", wrapped(ordinary)), only("send"))
+    check_access(ForAgent("claude", wrapped(urgent)), only("send", "cancel"))
+    with pytest.raises(Forbidden, match="cancel"):
+        check_access(ForAgent("claude", wrapped(urgent)), only("send"))
+
+
+def test_a_decision_about_a_message_in_doubt_needs_the_action_approve() -> None:
+    decision = ResolveTask(task_id="t", verdict="fail")
+
+    check_access(decision, only("approve"))
+    with pytest.raises(Forbidden, match="approve"):
+        check_access(decision, only("read", "send", "cancel", "register"))
+
+
 @pytest.mark.parametrize(
     "request_",
-    [ResolveTask(task_id="t", verdict="fail"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
+    [LeaveTask("t"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
 )
 def test_requests_of_the_local_machine_are_forbidden_at_a_gateway(request_: Request[object]) -> None:
     with pytest.raises(Forbidden, match="cannot be done through a gateway"):

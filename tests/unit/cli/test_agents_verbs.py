@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.tables import short_path
+from synapse.client.lines import short_path
 from synapse.config.process import log_to
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry

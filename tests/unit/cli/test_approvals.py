@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from synapse.cli import approvals
-from synapse.cli.attention import how_long
+from synapse.client.attention import how_long
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from tests.unit.cli.conftest import Cli, HostFactory, become

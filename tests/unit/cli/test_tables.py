@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synapse.cli.output import print_notice, print_part, print_result
-from synapse.cli.tables import cut, painted, plain, short_path, table, width
+from synapse.cli.tables import cut, painted, table, width
+from synapse.client.lines import plain, short_path
 from synapse.core.override import override
 
 

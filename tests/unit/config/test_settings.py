@@ -179,6 +179,7 @@ NEVER = {
     "session_hours": "0",
     "mcp": "false",
     "allow_commands": "true",
+    "search": "false",
 }
 
 

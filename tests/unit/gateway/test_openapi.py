@@ -14,6 +14,7 @@ from synapse.auth.sessions import LONGEST, SessionFile
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import Forbidden
 from synapse.core.override import override
+from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.dialect import Dialect, WireRequest
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.gateway.cards import GatewayCards, is_discovery
@@ -43,6 +44,7 @@ def all_dialects() -> list[Dialect]:
         cards,
         hub_dialect(lambda _: "", KEYS),
         mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1),
+        dashboard_dialect(lambda _: ""),
         SessionPages(sessions, clock, url=URL, cookie="", idle=LONGEST, refuse_link=refuse).dialect(),
     )
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
@@ -113,6 +115,9 @@ def test_bodies_queries_and_methods_are_described(document: dict[str, Any]) -> N
     ]
     queried = {one["name"] for one in shown["GET /agents/{agentId}/v1/tasks"]["parameters"] if one["in"] == "query"}
     assert queried >= {"pageSize", "lastUpdatedAfter", "statusTimestampAfter"}
+    listed = {one["name"] for one in shown["GET /dashboard/tasks"]["parameters"] if one["in"] == "query"}
+    assert listed == {"agent", "state", "from", "search", "context", "limit", "cursor"}
+    assert "text/event-stream" in shown["GET /dashboard/events"]["responses"]["2XX"]["content"]
     call = shown["POST /agents/{agentId}/v1"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"SendMessage", "message/send"} <= set(call["properties"]["method"]["enum"])
 

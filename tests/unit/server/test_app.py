@@ -13,8 +13,8 @@ from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, QueueFull, SynapseError, TaskNotFound
 from synapse.core.requests import CancelTask, GetTask, SendMessage
 from synapse.dialects.dialect import Dialect, Route, WireAnswer, WireRequest
-from synapse.dialects.synapse.encode import task_object
 from synapse.dialects.synapse.routes import CardFacts, agent_card, synapse_dialect
+from synapse.dialects.task_json import task_object
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope
 from synapse.server.routing import Endpoint

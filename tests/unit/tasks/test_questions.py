@@ -53,6 +53,7 @@ async def test_an_answer_lets_the_turn_go_on_and_the_record_says_who_gave_it() -
         assert "question" not in going_on.metadata
         assert going_on.metadata["answered"] == {
             "question": "Run the command?",
+            "id": PERMISSION.id,
             "choice": "Yes",
             "by": "person",
             "how": "keys",
@@ -108,6 +109,24 @@ async def test_the_second_answer_gets_question_gone() -> None:
         assert isinstance(results[0], Task)
         assert isinstance(results[1], QuestionGone)
         assert str(results[1]) == "'Run the command?' was answered meanwhile"
+        assert results[1].answered_by == "person"
+        assert harness.driver.choices == [Choice(option="1")]
+
+
+async def test_a_question_that_was_answered_says_by_whom_and_any_other_does_not() -> None:
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        await answer(harness, task_id=task.id, verdict="allow", question_id=PERMISSION.id)
+        await harness.finished(task)
+
+        with pytest.raises(QuestionGone) as gone:
+            await answer(harness, task_id=task.id, verdict="deny", question_id=PERMISSION.id)
+        with pytest.raises(NothingAsked):
+            await answer(harness, task_id=task.id, verdict="deny", question_id="q-0")
+        with pytest.raises(NothingAsked):
+            await answer(harness, task_id=task.id, verdict="deny")
+
+        assert gone.value.answered_by == "person"
         assert harness.driver.choices == [Choice(option="1")]
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from synapse.core.caller import Caller
 from synapse.core.driver import DeliveryUncertain, Failed, InputRequested, Submitted, Turn, TurnEvent, Typing
-from synapse.core.errors import Conflict
+from synapse.core.errors import Conflict, PersonRequired
 from synapse.core.message import TextPart
 from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, say, working
 from tests.fakes.host_client import DeliveredReply
+from tests.fakes.questions import GATEWAY_APPROVER, GATEWAY_SENDER, OTHER_AGENT
 from tests.fakes.stores import settle
 
 PERSON = Caller(via_socket=True)
@@ -45,6 +48,32 @@ async def test_of_two_people_who_decide_at_once_the_first_counts() -> None:
     assert [isinstance(result, Conflict) for result in results] == [False, True]
     assert ended.state is TaskState.COMPLETED
     assert harness.driver.typed == ["one", "one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "keys", "allowed"),
+    [
+        (GATEWAY_APPROVER, True, True),
+        (GATEWAY_APPROVER, False, False),
+        (GATEWAY_SENDER, True, False),
+        (Caller(sees_all=True), True, False),
+        (Caller(is_owner=True), True, False),
+        (OTHER_AGENT, True, False),
+    ],
+)
+async def test_a_caller_of_a_gateway_decides_only_with_an_explicit_right(
+    caller: Caller, keys: bool, allowed: bool
+) -> None:
+    async with working(AgentHarness(stuck_at_first(), keys_may_answer=keys)) as harness:
+        task = await harness.send("one")
+        await harness.raised(task)
+        decided = ResolveTask(task_id=task.id, verdict="fail")
+        if allowed:
+            assert (await harness.service.handle(decided, caller)).state is TaskState.FAILED
+        else:
+            with pytest.raises(PersonRequired):
+                await harness.service.handle(decided, caller)
+            assert (await harness.service.handle(decided, PERSON)).state is TaskState.FAILED
 
 
 async def test_what_is_to_be_typed_again_needs_no_person_any_more() -> None:

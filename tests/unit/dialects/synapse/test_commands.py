@@ -26,6 +26,7 @@ from synapse.core.requests import (
     HostCommand,
     ListPushConfigs,
     OnBehalfOf,
+    ResolveTask,
     SendMessage,
     SetPushConfig,
 )
@@ -74,6 +75,7 @@ REQUESTS: list[HostCommand] = [
         push=CONFIG,
     ),
     CancelTask("t", exact=True),
+    ResolveTask(task_id="t", verdict="retry"),
     AnswerQuestion(task_id="t", verdict="allow", option="1", text="words"),
     ChangeTask(task_id="t", metadata={"a": None}, state=TaskState.CANCELED),
     DeleteTask(task_id="t"),

@@ -27,18 +27,26 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, McpState, Replied, ToolsStatus, ToolsWay
+from synapse.core.requests import (
+    ExternalAgent,
+    ExternalAnswer,
+    HostStatus,
+    McpState,
+    Replied,
+    Run,
+    StyledScreen,
+    ToolsStatus,
+    ToolsWay,
+)
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.synapse import encode
-from synapse.dialects.synapse.encode import (
-    BUSY_WORDS,
+from synapse.dialects.synapse.encode import BUSY_WORDS, encode_error, encode_update
+from synapse.dialects.task_json import (
     HTTP_STATUS,
     STATE_NAMES,
     artifact_object,
-    encode_error,
-    encode_update,
     http_status,
     message_object,
     task_object,
@@ -145,7 +153,7 @@ def test_later_messages_are_in_the_history() -> None:
 def test_parts_look_as_in_the_contract(part: Part, wire: dict[str, Any]) -> None:
     message = replace(a_message(part), metadata={"m": True})
 
-    assert encode.message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
+    assert message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
 
 
 def test_an_answer_is_an_artifact_that_says_where_it_is_from() -> None:
@@ -259,7 +267,17 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "current_task": task_object(waiting),
         "queue_depth": 2,
         "held": None,
-        "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
+        "attention": [
+            {
+                "task_id": waiting.id,
+                "text": "was it typed?",
+                "receipt": "",
+                "since": "2024-01-15T10:30:05.000Z",
+                "from": waiting.sender_name,
+                "message": waiting.message.text,
+            }
+        ],
+        "owes": [],
         "question": None,
         "questions": [],
         "store_fault": "",
@@ -273,6 +291,51 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         },
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
+
+
+def test_the_status_has_what_the_agent_owes_and_what_ended_if_that_was_asked_for() -> None:
+    owed, ended = a_task(), a_task(state=TaskState.COMPLETED)
+    status = HostStatus(
+        entry=_entry(), view=_view(), current=None, queue=(), attention=(), owes=(owed,), finished=(ended,)
+    )
+
+    told = json.loads(encode.encode_status(status))
+
+    assert told["owes"] == [{"task_id": owed.id, "to": owed.sender_name, "text": owed.message.text}]
+    assert told["finished"] == [task_object(ended)]
+    event = encode.encode_watched_status(status)
+    assert (event.id, event.name, json.loads(event.data)) == ("", "status", told)
+
+
+def test_a_screen_has_its_version_and_runs_with_only_what_is_not_usual() -> None:
+    screen = StyledScreen(
+        version="7.3",
+        columns=80,
+        rows=2,
+        cursor=(1, 4),
+        alternate=True,
+        title="<b>",
+        lines=((Run("plain"), Run("red", {"fg": 1, "b": 1})), ()),
+    )
+
+    answer = encode.answer_screen(screen)
+
+    assert (answer.status, dict(answer.headers)[b"etag"]) == (200, b'"7.3"')
+    assert json.loads(answer.body) == {
+        "version": "7.3",
+        "columns": 80,
+        "rows": 2,
+        "cursor": [1, 4],
+        "alternate": True,
+        "title": "<b>",
+        "lines": [[["plain"], ["red", {"fg": 1, "b": 1}]], []],
+    }
+    assert encode.answer_screen(None)[:2] == (304, b"")
+
+
+def test_an_agent_without_a_terminal_has_no_screen() -> None:
+    assert encode.encode_screen_error(errors.UnsupportedOperation("no terminal")).status == 404
+    assert encode.encode_screen_error(errors.Forbidden("not yours")).status == 403
 
 
 def test_the_status_says_which_tools_the_agent_has() -> None:

@@ -15,8 +15,8 @@ from synapse.core.requests import SendMessage
 from synapse.dialects.dialect import Route, StreamRoute, WireRequest
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import decode
-from synapse.dialects.synapse.encode import message_object
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
+from synapse.dialects.task_json import message_object
 
 FACTS = CardFacts(agent_id="a", agent_type="t", title="T", url="u")
 DECODING = [route for route in synapse_dialect(FACTS).routes if isinstance(route, Route | StreamRoute)]

@@ -32,6 +32,8 @@ PATHS = {
     ("GET", "/queue"),
     ("GET", "/status"),
     ("GET", "/status/subscribe"),
+    ("GET", "/status/watch"),
+    ("GET", "/screen"),
     ("POST", "/external/discover"),
     ("GET", "/external/agents"),
     ("DELETE", "/external/agents/{alias}"),
@@ -47,7 +49,7 @@ def test_the_table_has_exactly_the_documented_paths() -> None:
 def test_only_the_subscriptions_stream() -> None:
     streams = [route.path for route in DIALECT.routes if isinstance(route, StreamRoute)]
 
-    assert streams == ["/tasks/{id}/subscribe", "/status/subscribe"]
+    assert streams == ["/tasks/{id}/subscribe", "/status/subscribe", "/status/watch"]
 
 
 def test_the_card_is_answered_without_asking_the_service() -> None:

@@ -3,7 +3,11 @@
 `synapse list` uses it, so it imports nothing heavy.
 """
 
-from synapse.cli.tables import plain
+from synapse.client.lines import plain
+from synapse.client.views import FINISHED, status_of
+from synapse.core.address import short_name
+from synapse.core.agent import WAITING, AgentEntry
+from synapse.core.errors import ConnectionForbidden
 from synapse.core.json_text import object_in, objects_in
 
 TYPE_CHECKING = False
@@ -11,11 +15,95 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from synapse.core.errors import SynapseError
+
 DIALOG = "dialog"
+"""The kind of a dialog that is on the screen but not understood, and the reason of messages held by one."""
 STORE = "store"
 IN_DOUBT = "in_doubt"
 UNREACHABLE = "unreachable"
 TOOLS = "tools"
+HELD = "held"
+"""The kind of messages that have been held for too long."""
+TYPED = "typed"
+QUEUED = "queued"
+NOT_RESPONDING = "not_responding"
+UNKNOWN = "unknown"
+"""The state of an agent whose host this process is not allowed to connect to."""
+
+
+def agent_state_of(status: "dict[str, Any]", error: "SynapseError | None") -> str:
+    """Returns the agent's state in its host's status; NOT_RESPONDING or UNKNOWN if the host did not answer."""
+    if error is None:
+        return str(status.get("state") or NOT_RESPONDING)
+    return UNKNOWN if isinstance(error, ConnectionForbidden) else NOT_RESPONDING
+
+
+def needs_of(entry: AgentEntry, status: "dict[str, Any]") -> "list[dict[str, Any]]":
+    """Returns what an agent needs a person for: its question, messages in doubt, held messages.
+
+    Each is an object of `synapse approvals --json`.
+    """
+    asks = question_in(status) or status.get("state") == WAITING
+    items = [_question_fields(entry, status, question_in(status))] if asks else []
+    items += [_question_fields(entry, status, question) for question in own_questions_in(status)]
+    items += [
+        _task_fields(entry, item)
+        for item in objects_in(status, "attention")
+        # Questions and held messages have objects of their own.
+        if not item.get("question_id") and not item.get("held")
+    ]
+    held = overdue_in(status)
+    if held and held.get("reason") != IN_DOUBT and not (asks and held.get("reason") == DIALOG):
+        items.append(_held_fields(entry, held))
+    return items
+
+
+def _question_fields(entry: AgentEntry, status: "dict[str, Any]", question: "dict[str, Any]") -> "dict[str, Any]":
+    name = short_name(entry)
+    return {
+        "agent_id": entry.agent_id,
+        "name": name,
+        "task_id": (question.get("task_id") if question else _running_task(status)) or None,
+        "kind": question.get("kind", DIALOG),
+        "title": question.get("title") or status.get("why", ""),
+        "asked_at": question.get("asked_at") or status.get("since"),
+        "next": next_step(question, target_of(question, name), name),
+        "question": question or None,
+    }
+
+
+def _running_task(status: "dict[str, Any]") -> str:
+    """Returns the id of the task in whose turn an unknown dialog opened, or an empty string."""
+    task = object_in(status, "current_task")
+    return str(task.get("id", "")) if task and status_of(task) not in FINISHED else ""
+
+
+def _task_fields(entry: AgentEntry, item: "dict[str, Any]") -> "dict[str, Any]":
+    receipt, task_id = str(item.get("receipt", TYPED)), str(item.get("task_id", ""))
+    return {
+        "agent_id": entry.agent_id,
+        "name": short_name(entry),
+        "task_id": task_id or None,
+        "kind": IN_DOUBT if receipt == TYPED else HELD,
+        "title": item.get("text", ""),
+        "asked_at": None,
+        "next": resolving_command(task_id[:8], receipt) or f"synapse status {task_id[:8]}",
+        "question": None,
+    }
+
+
+def _held_fields(entry: AgentEntry, held: "dict[str, Any]") -> "dict[str, Any]":
+    return {
+        "agent_id": entry.agent_id,
+        "name": short_name(entry),
+        "task_id": held.get("task_id") or None,
+        "kind": HELD,
+        "title": f"{messages_in(held)} held: {held.get('why', '')}",
+        "asked_at": held.get("since"),
+        "next": release_step(held, short_name(entry)),
+        "question": None,
+    }
 
 
 def question_in(status: "dict[str, Any]") -> "dict[str, Any]":
@@ -128,6 +216,13 @@ def release_step(held: "dict[str, Any]", name: str) -> str:
     if reason == STORE:
         return plain(str(held.get("hint") or "")) or "synapse doctor"
     return f"synapse attach {name}"
+
+
+def resolving_command(task_id: str, receipt: str) -> str:
+    """Returns the command for a task that needs a person: resolve a typed message, cancel a queued one."""
+    if receipt == TYPED:
+        return f"synapse resolve {task_id} --delivered|--retry|--fail"
+    return f"synapse cancel {task_id}" if receipt == QUEUED else ""
 
 
 def how_long(since: object, now: "datetime") -> str:

@@ -1,0 +1,115 @@
+/** Decides what the flow shows: lanes, and row by row the messages, their answers and the time between. Pure. */
+
+import { secondsBetween } from "../format.js";
+import { finalReceipt, isEnded, startedAt } from "../task_words.js";
+
+/** The lane of all senders that are no agents: people, callers of the gateway, Synapse itself. */
+export const PEOPLE = "";
+
+const GAP_SECONDS = 60;
+
+/**
+ * Returns the lanes and rows of the flow.
+ *
+ * A row is a message (from its sender's lane to the agent's), an answer (back), a day, or a gap of more than a minute.
+ * `bars` of a row names the lanes whose agent was at work then: in the upper half of the row, the lower half or both.
+ *
+ * @param {object[]} tasks TaskRows, in any order
+ * @param {Array<{agent_id: string, id: string, name: string}>} agents rows of the overview; they name the lanes
+ * @returns {{lanes: Array<{key: string, id: string, name: string}>, rows: object[]}}
+ */
+export function layout(tasks, agents) {
+  const told = tasks.filter((task) => (task.receipts ?? []).length || task.asks);
+  const lanes = lanesOf(told, agents);
+  const place = new Map(lanes.map((lane, index) => [lane.key, index]));
+  const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place))));
+  addBars(rows, told, place);
+  return { lanes, rows };
+}
+
+function lanesOf(tasks, agents) {
+  const known = new Map(agents.map((agent) => [agent.agent_id, agent]));
+  const named = new Map();
+  for (const task of tasks) {
+    if (task.from_agent && !named.has(task.from_agent)) named.set(task.from_agent, task.from);
+    // The name at the gateway is better than the one in a message, which is the agent's id.
+    named.set(task.agent_id, task.agent);
+  }
+  const lanes = [...named].map(([key, name]) => {
+    const agent = known.get(key);
+    return { key, id: agent?.id ?? "", name: agent?.name || name || key };
+  });
+  lanes.sort((one, other) => one.name.localeCompare(other.name) || one.key.localeCompare(other.key));
+  return [{ key: PEOPLE, id: "", name: "People" }, ...lanes];
+}
+
+function rowsOf(task, place) {
+  const sender = place.get(task.from_agent || PEOPLE);
+  const agent = place.get(task.agent_id);
+  // An agent's question to a person is a task of the agent's own; nothing was sent to it.
+  const isQuestion = !(task.receipts ?? []).length;
+  const [from, to] = isQuestion ? [agent, place.get(PEOPLE)] : [sender, agent];
+  const rows = [{ kind: "message", key: task.id, at: task.created_at, task, from, to, bars: [] }];
+  const ended = finalReceipt(task);
+  if (ended && isEnded(task.state)) {
+    rows.push({ kind: "answer", key: `${task.id}/answer`, at: ended.at, task, from: to, to: from, bars: [] });
+  }
+  return rows;
+}
+
+function inOrder(rows) {
+  const rank = { message: 0, answer: 1 };
+  return rows.sort(
+    (one, other) =>
+      Date.parse(one.at) - Date.parse(other.at) || rank[one.kind] - rank[other.kind] || (one.key < other.key ? -1 : 1),
+  );
+}
+
+function withGaps(rows) {
+  const spaced = [];
+  let before = null;
+  for (const row of rows) {
+    const isNewDay = !before || new Date(before.at).toDateString() !== new Date(row.at).toDateString();
+    if (isNewDay) {
+      spaced.push({ kind: "day", key: `day/${row.key}`, at: row.at, bars: [] });
+    } else if (secondsBetween(before.at, row.at) > GAP_SECONDS) {
+      const seconds = secondsBetween(before.at, row.at);
+      spaced.push({ kind: "gap", key: `gap/${row.key}`, at: row.at, seconds, bars: [] });
+    }
+    spaced.push(row);
+    before = row;
+  }
+  return spaced;
+}
+
+/** Adds to each row the lanes whose agent worked: from the row after which it began to the row of its answer. */
+function addBars(rows, tasks, place) {
+  const times = rows.map((row) => Date.parse(row.at));
+  const answers = new Map(rows.map((row, index) => [row.key, index]));
+  const halves = rows.map(() => new Map());
+  const mark = (index, lane, half) => halves[index].set(lane, (halves[index].get(lane) ?? 0) | half);
+  for (const task of tasks) {
+    const started = startedAt(task);
+    if (started === null) continue;
+    const lane = place.get(task.agent_id);
+    const first = Math.max(lastNotAfter(times, Date.parse(started)), answers.get(task.id));
+    const last = answers.get(`${task.id}/answer`) ?? rows.length;
+    if (last <= first) continue;
+    mark(first, lane, 2);
+    for (let index = first + 1; index < Math.min(last, rows.length); index += 1) mark(index, lane, 3);
+    if (last < rows.length) mark(last, lane, 1);
+  }
+  rows.forEach((row, index) => {
+    row.bars = [...halves[index]].map(([lane, half]) => ({ lane, half: ["", "upper", "lower", "whole"][half] }));
+  });
+}
+
+function lastNotAfter(times, time) {
+  let [low, high] = [0, times.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
