@@ -99,7 +99,7 @@ class SearchIndex:
         def find() -> TaskPage:
             progress = self._update(self._now() + _QUERY_SECONDS)
             if progress.left > _FEW_EVENTS:
-                raise SearchNotReady(progress.percent)
+                raise SearchNotReady(f"the search index is being built: {progress.percent} % of it is there")
             connection = self._connected()
             connection.execute("DELETE FROM found")
             if expression := search.expression:

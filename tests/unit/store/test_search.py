@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import InvalidField, SearchNotReady, StoreTooNew, UnsupportedOperation
+from synapse.core.events import TaskEvent
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.store import search
@@ -43,7 +44,7 @@ async def test_messages_and_answers_are_found_newest_change_first(store: AnyStor
     assert await found(store, "parser lexer") == ["a"]
     assert await found(store, '"lexer is done"') == []
 
-    grown = [first, working, handed("the lexer is ", "a", at=4)]
+    grown: list[TaskEvent] = [first, working, handed("the lexer is ", "a", at=4)]
     await keep(store, handed("done", "a", at=5, append=True), before=grown)
     assert await found(store, '"lexer is done"') == ["a"]
 
