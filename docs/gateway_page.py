@@ -45,12 +45,15 @@ DASHBOARD_PURPOSES: Final = {
     "events": "read: the stream below; `?after=CURSOR` or `Last-Event-ID` resumes",
     "agent": 'read: `{"agent": Row, "status": …}`, the status as the agent\'s host has it, with the last 20 tasks that '
     "ended",
+    "screen": "attach: what the agent's terminal shows as runs of text, as `GET /screen` of its host; `?lines` of "
+    "scrollback, too; `If-None-Match` gets 304 while nothing changes",
     "send": 'send: `{"text", "priority"?, "files"?: [{"name", "media_type", "data"}], "message_id"?, "context_id"?, '
     '"task_id"?}`; 202 with `{"task": Task}`. `data` is base64. Priority 5 interrupts, and needs `cancel` too',
     "answer_agent": "approve: the same as below, for what an agent asks outside of a task",
     "seen": 'read, with a session: `{"until": TIME}`; answers until then no longer need anybody',
     "tasks": 'read: `?agent`, `state`, `from`, `search`, `context`, `limit` (up to 500), `cursor`; `{"tasks": '
-    '[TaskRow, …], "next_cursor", "total"}`. A page may be short and yet have a next one',
+    '[TaskRow, …], "next_cursor", "total"}`. With `from`, and for a key of some agents, `total` is null, and a page '
+    "may be short and yet have a next one",
     "task": 'read: `{"task": Task, "row": TaskRow}`',
     "timeline": 'read: `{"events": [{"seq", "at", "type", …}], "next_after"}`, each text cut at 2,000 characters; '
     "`?after`, `limit` (up to 5,000)",

@@ -459,7 +459,7 @@ class ListTasks(Request[TaskPage]):
     user: str = ""
     """Only tasks of the caller with this name."""
     sender: str = ""
-    """Only tasks from this sender, as `Task.sender_name` names it."""
+    """Only tasks from this sender, as `Task.sender_name` names it; in a request to a gateway."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
     text: str = ""
@@ -702,6 +702,15 @@ class GetAgentOverview(Request[AgentOverview]):
     """Reads the row and the whole status of one agent of a gateway."""
 
     agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetAgentScreen(Request[Json | None]):
+    """Reads what the terminal of one agent of a gateway shows, as GetScreen does."""
+
+    agent: str
+    lines: int = 0
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
