@@ -21,6 +21,7 @@ from benchmarks import (
     mcp,
     mcp_gateway,
     output,
+    search,
     serving,
     sockets,
 )
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "gateway": (gateway.TITLE, gateway.run),
     "mcp_gateway": (mcp_gateway.TITLE, mcp_gateway.run),
     "listing": (listing.TITLE, listing.run),
+    "search": (search.TITLE, search.run),
     "sockets": (sockets.TITLE, sockets.run),
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),

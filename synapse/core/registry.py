@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.message import Json, Part, Sender
+from synapse.core.message import Part, Sender
 from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand
 
 RETURN_SECONDS: Final = 10.0
@@ -118,11 +118,21 @@ class HostClient(Protocol):
         """
         ...
 
-    def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[Json, None]:
+    def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the JSON of the host's `GET /status?finished=N`, then each change of it: what `client.overview` reads.
 
         When the host ends, the stream yields only the state `exited`, why, and since when. It continues and ends as
         `follow_status` does, and raises the same errors.
+        """
+        ...
+
+    async def screen(self, agent: AgentEntry, *, lines: int = 0, known: str = "") -> dict[str, Any] | None:
+        """Returns the JSON of the host's `GET /screen?lines=N`, or None if that is still the version `known`.
+
+        Raises:
+            UnsupportedOperation: the agent has no terminal.
+            AgentNotResponding: the host does not answer.
+            SynapseError: the error that the host answered with.
         """
         ...
 

@@ -24,7 +24,7 @@ const DOUBTS = [
  * @param {object} context see app.js
  * @param {{atAgent?: boolean}} [options] `atAgent`: the card stands on the page of its agent
  * @returns {{element: HTMLElement, allow: (() => void)|null, deny: (() => void)|null, settled: boolean,
- *   end: (text: string) => void}} `settled` once it was settled from this card; `end` turns the card into a line that
+ *   end: (text: string) => void}} `settled` once this card has sent a decision; `end` turns the card into a line that
  *   says how the need was settled elsewhere
  */
 export function needCard(need, context, { atAgent = false } = {}) {
@@ -40,15 +40,18 @@ export function needCard(need, context, { atAgent = false } = {}) {
 
   async function settle(path, body, done) {
     const buttons = [...element.querySelectorAll("[data-action]")];
-    setBusy(buttons, true);
+    setBusy(buttons, true); // until the gateway shows what came of it
+    card.settled = true;
     try {
       await api.post(path, body);
-      card.settled = true; // the buttons stay as they are until the gateway shows what came of it
-      context.notify(`${done}: ${need.name} · ${need.title}`);
+      if (done) context.notify(`${done}: ${need.name} · ${need.title}`);
     } catch (error) {
+      card.settled = false;
       setBusy(buttons, false);
-      if (error.status === 409) end(error.answeredBy ? `was answered by ${error.answeredBy}` : `is not open any more: ${error.message}`);
-      else context.fail(error);
+      if (error.status !== 409) return context.fail(error);
+      const how = error.answeredBy ? `was answered by ${error.answeredBy}` : `is not open any more: ${error.message}`;
+      if (element.isConnected) end(how);
+      else context.notify(`${need.name}: “${need.title}” ${how}`);
     }
   }
 
@@ -182,7 +185,7 @@ function doubtOf(need, settle, context) {
 
 function seenButton(need, settle, context) {
   const path = `/dashboard/agents/${encodeURIComponent(need.agent)}/seen`;
-  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "Seen") }, "Seen"), "read");
+  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "") }, "Seen"), "read");
 }
 
 /** Returns the foot of a card: what to type in a terminal instead, and the task's cancellation. */

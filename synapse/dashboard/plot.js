@@ -1,6 +1,6 @@
 /** Small plots as SVG: bars over time, and a row per agent with times. The numbers stand beside them in a table. */
 
-import { svg } from "./dom.js";
+import { reveal, svg } from "./dom.js";
 import { count, duration } from "./format.js";
 
 const LEFT = 44;
@@ -176,7 +176,9 @@ function nameWidth(width) {
 
 function rowName(name, left, middle) {
   const most = Math.floor((left - 12) / 7);
-  const shown = name.length > most ? `${[...name].slice(0, most - 1).join("")}…` : name;
+  // Text of SVG has no marks: hidden characters are written out.
+  const letters = [...reveal(name).map((node) => node.textContent).join("")];
+  const shown = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
   return text("plot-name", left - 8, middle + 4, shown, "end");
 }
 

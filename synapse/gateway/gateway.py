@@ -372,6 +372,7 @@ class Gateway:
             url=page_url(self._config, self._me.endpoint, self._me.port),
             cookie=cookie_name(self._me.port),
             idle=session_idle(self._settings.session_hours),
+            max_body_bytes=self._settings.max_body_bytes,
             refuse_link=self.auth.refuse_link,
         )
         return pages.dialect()

@@ -1,6 +1,6 @@
 """Keeps the search index current in the background of a gateway, so that a search finds it ready.
 
-index a little ─► rest as long ─► … ─► current ─► wait for the next event, and for those that follow it ─► again
+index a little ─► rest ─► … ─► current ─► wait for the next event, and for those that follow it ─► again
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from synapse.core.waiting import pause
 log = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.02
-"""How long the index works before it rests as long: requests are served by the same process."""
+"""How long the index works before it rests: requests are served by the same process."""
+_REST_SECONDS: Final = 0.06
 _GATHER_SECONDS: Final = 1.0
 """A growing answer is indexed at most once in this time. A search indexes what is new before it answers."""
 _QUIET_SECONDS: Final = 60.0
@@ -33,7 +34,7 @@ async def keep_search_current(store: TaskStore, *, is_on: bool) -> None:
                 return
             if progress.is_current:
                 await store.wait_after(progress.last, _QUIET_SECONDS)
-            await pause(_GATHER_SECONDS if progress.is_current else _SLICE_SECONDS)
+            await pause(_GATHER_SECONDS if progress.is_current else _REST_SECONDS)
             failed = ""
         except StoreFailed as error:
             if str(error) != failed:

@@ -48,9 +48,12 @@ class SessionShape(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionPages:
-    """Makes links and sessions. `url` is the page's address; `refuse_link` raises for a code that is not valid."""
+    """Makes links and sessions. `url` is the page's address; `refuse_link` raises for a code that is not valid.
 
-    def __init__(
+    The page learns from its session how large a message may be (`max_body_bytes`).
+    """
+
+    def __init__(  # noqa: PLR0913 - what the gateway's settings say of the page
         self,
         sessions: SessionFile,
         clock: Clock,
@@ -58,6 +61,7 @@ class SessionPages:
         url: str,
         cookie: str,
         idle: timedelta,
+        max_body_bytes: int,
         refuse_link: Callable[[], NoReturn],
     ) -> None:
         self._sessions = sessions
@@ -66,6 +70,7 @@ class SessionPages:
         self._url = url
         self._cookie = cookie
         self._idle = idle
+        self._max_body_bytes = max_body_bytes
         self._refuse_link = refuse_link
 
     def dialect(self) -> Dialect:
@@ -126,6 +131,7 @@ class SessionPages:
             "actions": [action for action in SESSION_ACTIONS if action in session.actions],
             "created_at": _instant(session.created_at),
             "expires_at": _instant(self._sessions.ends_at(session)),
+            "max_body_bytes": self._max_body_bytes,
         }
 
     def _set_cookie(self, wire: WireRequest, value: str) -> tuple[bytes, bytes]:

@@ -202,6 +202,7 @@ async def _start(
             has_shell=bool(profile.shell),
             why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
         ),
+        read_screen=program.read_screen,
         websockets={"/attach": attach, "/terminal": TerminalServer(attach, program, new_id())},
     )
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
 
-from synapse.terminal.picture import Picture
+from synapse.terminal.picture import PaintedScreen, Picture
 from synapse.terminal.snapshot import keep_unfinished, read_buffer, snapshot
 from synapse.terminal.theme import Theme
 
@@ -137,6 +137,24 @@ class Screen:
         """
         return snapshot(self._handle)
 
+    def painted(self, scrollback: int) -> PaintedScreen:
+        """Returns the rows with their colours, preceded by at most so many rows of scrollback."""
+        columns, rows = self._terminal.size
+        column, row = self._terminal.cursor
+        kept: int = self._terminal.get("scrollback_rows", "size_t")
+        above = min(scrollback, kept)
+        title = self._terminal.get("title", "GhosttyString")
+        return PaintedScreen(
+            columns=columns,
+            rows=rows,
+            above=above,
+            cursor=(row, column) if self._terminal.mode(_CURSOR_VISIBLE) else None,
+            alternate=self._is_alternate(),
+            title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
+            history=self._painted_rows("history", kept - above, kept, columns) if above else b"",
+            screen=self._painted_rows("active", 0, rows, columns),
+        )
+
     def _answer_scheme_queries(self, theme: Theme) -> None:
         """Makes the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
         light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
@@ -182,9 +200,13 @@ class Screen:
 
     def _painted_row(self, y: int, columns: int) -> bytes:
         """Returns bytes that paint one row, colours included."""
+        return self._painted_rows("active", y, y + 1, columns)
+
+    def _painted_rows(self, where: str, begin: int, end: int, columns: int) -> bytes:
+        """Returns bytes that paint the rows from `begin` to before `end`, each on a line. Those at the end may lack."""
         selection = _ghostty.core.init_sized("GhosttySelection")
-        selection.start = self._terminal.ref(0, y)[0]
-        selection.end = self._terminal.ref(columns - 1, y)[0]
+        selection.start = self._terminal.ref(0, begin, where)[0]
+        selection.end = self._terminal.ref(columns - 1, end - 1, where)[0]
         options = _ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
         options.emit, options.selection = _lib.GHOSTTY_FORMATTER_FORMAT_VT, selection
         formatter = _ffi.new("GhosttyFormatter*")

@@ -13,10 +13,12 @@ VENDOR = PAGE / "vendor"
 # Each of these turns text into elements, or into code.
 MARKUP = re.compile(
     r"\b(?:innerHTML|outerHTML|insertAdjacentHTML|createContextualFragment|DOMParser|srcdoc|setHTMLUnsafe|setHTML"
-    r"|document\s*\.\s*write(?:ln)?|eval|Function)\b\s*(?:\(|=)|\bDOMParser\b|javascript:"
+    r"|document\s*\.\s*write(?:ln)?|eval|Function)\b\s*(?:\(|=)|\bDOMParser\b|[\"'`]javascript:"
 )
-IMPORT = re.compile(r"""(?:\bfrom\s*|\bimport\s*\(?\s*)["']([^"']+)["']""")
-ELSEWHERE = re.compile(r"""["'`(](?:https?:)?//(?!www\.w3\.org/)""")
+IMPORT = re.compile(
+    r"""^(?:import|export)\b[^;]*?\bfrom "([^"]+)"|^import "([^"]+)"|\bimport\("([^"]+)"\)""", re.MULTILINE
+)
+ELSEWHERE = re.compile(r"""["'`(](?:https?:)?//(?!www\.w3\.org/)\w""")
 
 
 def sources(*suffixes: str) -> list[Path]:
@@ -48,7 +50,7 @@ def test_every_imported_module_is_there() -> None:
     missing = [
         f"{shown(path)} imports {name}"
         for path in sources(".js")
-        for name in IMPORT.findall(path.read_text(encoding="utf-8"))
+        for name in ("".join(names) for names in IMPORT.findall(path.read_text(encoding="utf-8")))
         if not (name.startswith(("./", "../")) and (path.parent / name).resolve().is_file())
     ]
 

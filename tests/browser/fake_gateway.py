@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_json(*self.fake.answers.get(path, (200, {})))
 
     def _session(self) -> dict[str, Any]:
-        return {"id": "s1", "name": "dashboard", "actions": list(ACTIONS), "expires_at": "2099-01-01T00:00:00Z"}
+        return {"id": "s1", "name": "dashboard", "actions": list(ACTIONS), "max_body_bytes": 4096}
 
     def _stream(self) -> None:
         self.close_connection = True

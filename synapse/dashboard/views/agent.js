@@ -37,9 +37,9 @@ export const view = {
     const draw = () => {
       const row = live.row(id);
       if (!row) return drawMissing();
-      fill(head, PHONE.matches ? h("a", { class: "button quiet", href: "#/agents" }, "‹") : null, mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
+      fill(head, PHONE.matches ? h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹") : null, mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
         h("span", { class: "muted" }, [row.agent_type, row.folder, row.machine].filter(Boolean).join(" · ")),
-        h("div", { class: "end" }, h("a", { class: "button", href: `#/send?to=${encodeURIComponent(row.id)}` }, "Send a message")));
+        h("div", { class: "end" }, h("a", { class: "button", href: `#/send?to=${encodeURIComponent(row.id)}`, "aria-label": `Send a message to ${row.name}` }, "Send")));
       drawNeeds(row);
       drawTerminal(row);
       drawWork(row);
@@ -192,8 +192,13 @@ function taskLink(id) {
 function messageOf(task) {
   return h("li", { class: "message" },
     h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
-    h("div", { class: "prose" }, reveal(task.text)),
-    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer)) : null);
+    h("div", { class: "prose" }, reveal(task.text), cut(task.text) ? " …" : null),
+    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), cut(task.answer) ? [" … ", h("a", { class: "link", href: `#/tasks/${encodeURIComponent(task.id)}` }, "whole answer")] : null) : null);
+}
+
+/** Rows of tasks have the beginning of long texts. */
+function cut(text) {
+  return text.length >= 300;
 }
 
 function stepsOf(task) {

@@ -3,7 +3,7 @@
  * table, which is also what a screen reader reads.
  */
 
-import { fill, h } from "../dom.js";
+import { fill, h, reveal } from "../dom.js";
 import { count, duration, timeOfDay } from "../format.js";
 import { amountPerRow, barsOverTime, sparkline, timesPerRow } from "../plot.js";
 
@@ -29,6 +29,7 @@ class Figures {
   #context;
   #hours = 1;
   #figures = null;
+  #loadedAt = "";
   #request = null;
   #timer = 0;
   #ends = [];
@@ -66,6 +67,7 @@ class Figures {
     const request = (this.#request = new AbortController());
     try {
       this.#figures = await this.#context.api.get(`/dashboard/figures?hours=${this.#hours}`, { signal: request.signal });
+      this.#loadedAt = new Date().toISOString();
       this.#render();
     } catch (error) {
       // A refresh that failed leaves the last figures and their time; the page says that it is not connected.
@@ -76,8 +78,9 @@ class Figures {
   #render() {
     const figures = this.#figures;
     if (!figures) return fill(this.#body);
-    fill(this.#asOf, `as of ${timeOfDay(figures.to)}`);
-    if (!figures.agents.length) return fill(this.#body, ...emptyState(this.#hours));
+    // Not `figures.to`: the last step ends in the future.
+    fill(this.#asOf, `as of ${timeOfDay(this.#loadedAt)}`);
+    if (isQuiet(figures.total)) return fill(this.#body, ...emptyState(this.#hours));
     const columns = this.#body.clientWidth >= 900 ? 3 : this.#body.clientWidth >= 620 ? 2 : 1;
     const width = Math.max(240, Math.floor((this.#body.clientWidth - (columns - 1) * GAP) / columns) - FRAME);
     const wide = columns === 2 ? this.#body.clientWidth - FRAME : width;
@@ -85,6 +88,10 @@ class Figures {
       h("div", { class: "figures-plots", "data-columns": columns, style: { "--columns": columns } }, ...plotsOf(figures, this.#hours, width, wide)),
       tableOf(figures));
   }
+}
+
+function isQuiet(total) {
+  return messages(total) === 0 && total.finished === 0 && !total.waiting_seconds;
 }
 
 function emptyState(hours) {
@@ -137,16 +144,16 @@ function nothing(words) {
 }
 
 function tableOf(figures) {
-  const head = ["Agent", "Messages", "To submitted", "To answered", "Waited for a person", "Answered", "Failed"];
+  const head = ["Agent", "Messages", "To submitted", "To answered", "Waited for a person", "Ended", "Failed"];
   const cells = (row) => [
     h("td", {}, sparkline(row.messages), h("span", { class: "figures-count" }, count(messages(row)))),
     h("td", {}, ...times(row.submitted_p50, row.submitted_p95)),
     h("td", {}, ...times(row.answered_p50, row.answered_p95)),
     h("td", {}, duration(row.waiting_seconds)),
-    h("td", {}, count(row.finished - row.failed)),
+    h("td", {}, count(row.finished)),
     h("td", { class: row.failed ? "figures-failed" : null }, count(row.failed)),
   ];
-  const bodyRow = (name, row) => h("tr", {}, h("th", { scope: "row" }, h("bdi", {}, name)), ...cells(row));
+  const bodyRow = (name, row) => h("tr", {}, h("th", { scope: "row" }, h("bdi", {}, ...reveal(name))), ...cells(row));
   return h("div", { class: "figures-table", role: "region", "aria-label": "Figures per agent", tabIndex: 0 }, h("table", {},
     h("caption", {}, "Per agent; times are the median, and what 95 % stay below"),
     h("thead", {}, h("tr", {}, ...head.map((words) => h("th", { scope: "col" }, words)))),

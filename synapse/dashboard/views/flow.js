@@ -18,6 +18,7 @@ const WIDEST_LANE = 340;
 const ROW = 40;
 const LINE = 30; // where the arrow lies in its row; the text stands above it
 const NEAR_END = 48;
+const DOTS = 76; // the room of a message's dots, with the gap at the lane of its agent
 const LEAST_LABEL = 120; // a label with less room in sight is replaced by the names and the text
 
 export const view = {
@@ -281,13 +282,15 @@ function placeLabel(element, left, right) {
   const far = label.querySelector(".flow-far");
   const [before, after] = [first < left && !isOut, last > right && !isOut];
   far.className = `flow-far${before ? " before" : after ? " after" : ""}`;
-  far.textContent = before || after ? nameAt(row, shape, before) : "";
+  fill(far, before || after ? reveal(nameAt(row, shape, before)) : null);
 }
 
-/** Returns where the text of a row may stand: beside its loop, or above its arrow. */
-function reachOf({ from, to }, { width }) {
-  if (from === to) return [(from + 0.5) * width + 32, (from + 1.4) * width];
-  return [(Math.min(from, to) + 0.5) * width + 12, (Math.max(from, to) + 0.5) * width - 12];
+/** Returns where the text of a row may stand: above its arrow, with the dots beyond its head; or beside its loop. */
+function reachOf({ from, to, kind }, { width, lanes }) {
+  if (from === to) return [(from + 0.5) * width + 32, Math.min((from + 1.9) * width, lanes.length * width - 8)];
+  const [first, last] = [(Math.min(from, to) + 0.5) * width + 12, (Math.max(from, to) + 0.5) * width - 12];
+  if (kind === "answer") return [first, last];
+  return to > from ? [first, last + DOTS] : [first - DOTS, last];
 }
 
 /** Returns the name at the left or the right end of an arrow. */
@@ -363,7 +366,7 @@ function linkOf(row, shape, look) {
     h("time", { class: "flow-time", datetime: at }, timeOfDay(at)),
     h("span", { class: "flow-brief" }, h("bdi", {}, ...reveal(sender)), " → ", h("bdi", {}, ...reveal(receiver))),
     h(
-      "span", { class: `flow-label${isLeftwards ? " leftwards" : ""}` },
+      "span", { class: `flow-label${isLeftwards ? " leftwards" : ""}${from === to ? " loop" : ""}` },
       h("bdi", { class: "flow-text", dir: "auto" }, ...prefix, ...reveal(look.text)),
       look.dots ? h("span", { class: "flow-dots", "data-state": look.state }, look.dots) : null,
       h("span", { class: "flow-far" }),
@@ -383,7 +386,7 @@ function cardOf(row, shape) {
   const { state, word } = taskState(task);
   const text = kind === "answer" ? lookOf(row).text : task.text;
   const steps = (task.receipts ?? []).map(({ step, at, source }) =>
-    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, source)),
+    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
   );
   return [
     h("p", { class: "flow-card-head" }, mark(state), h("span", { class: "state", "data-state": state }, word),

@@ -35,14 +35,14 @@ export const view = {
       const gone = [...list.querySelectorAll(".need.gone")];
       place(list, [...gone, ...elements]);
       if (focused && !focused.isConnected) (list.children[focusedAt] ?? list.lastElementChild)?.focus();
-      if (list.childElementCount === 0) list.append(...empty(live, one));
+      if (shown.length === 0) list.append(...empty(live, one));
     };
 
     const drawList = (needs) => {
       fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
       fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
         mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, `${need.title}  ${need.detail}`))));
+        h("span", { class: "row-why" }, need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`))));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 
@@ -122,7 +122,9 @@ function empty(live, isOne) {
   if (live.connection.state === "connecting") return [h("p", { class: "empty" }, "Connecting…")];
   if (isOne) return [h("div", { class: "empty" }, h("h2", {}, "This is settled."), h("a", { class: "link", href: "#/inbox" }, "Back to the Inbox"))];
   if (live.rows.length === 0) return [noAgents()];
+  const away = live.rows.filter((row) => row.state === "away").map((row) => row.name);
   return [h("div", { class: "empty" }, h("h2", {}, "Nobody needs you."),
+    away.length ? h("p", {}, `Not known of ${away.join(", ")}: away.`) : null,
     h("p", {}, "Questions, messages in doubt, failures and new answers of your agents appear here."))];
 }
 

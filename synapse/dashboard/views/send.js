@@ -6,7 +6,6 @@ import { word } from "../rows.js";
 const PRIORITIES = [[1, "1 · when there is nothing else"], [2, "2 · low"], [3, "3 · normal"], [4, "4 · before others"], [5, "5 · interrupt its current work"]];
 const STEPS = ["queued", "typed", "submitted", "turn_started", "answered"];
 const ENDED = new Set(["completed", "failed", "canceled", "rejected"]);
-const BODY = 4 * 1024 * 1024; // what a gateway takes, unless it says otherwise
 
 export const view = {
   name: "send",
@@ -14,7 +13,6 @@ export const view = {
 
   mount(root, context, params) {
     const { api, live } = context;
-    const limit = context.session.max_body_bytes ?? BODY;
     const leaving = new AbortController();
     const to = h("select", { id: "send-to", required: true });
     const priority = h("select", { id: "send-priority" }, PRIORITIES.map(([value, label]) => h("option", { value: String(value), selected: value === 3 }, label)));
@@ -47,7 +45,7 @@ export const view = {
       fill(fileList, files.map((file, index) => h("li", {}, h("span", { class: "name" }, reveal(file.name)), h("span", { class: "muted" }, bytes(file.size)),
         h("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: () => { files.splice(index, 1); drawFiles(); } }, "×"))));
       const total = files.reduce((sum, file) => sum + file.size, 0);
-      const most = Math.floor(limit * 0.74); // files travel in base64, beside the text
+      const most = Math.floor((context.session.max_body_bytes - new Blob([text.value]).size) * 0.74); // in base64
       size.textContent = files.length ? `${bytes(total)} of at most ${bytes(most)}` : `At most ${bytes(most)} in all.`;
       size.classList.toggle("warning", total > most);
       button.toggleAttribute("aria-busy", total > most);
@@ -113,7 +111,9 @@ export const view = {
       sent.prepend(h("article", { class: "sent" }, line, h("div", { class: "prose muted" }, reveal(textIn(task.message))), steps, answer));
       const draw = (now) => {
         const reached = (now.metadata.receipts ?? []).map((one) => one.step);
-        const shownSteps = STEPS.includes(reached.at(-1)) ? STEPS : reached; // it ended otherwise: no step is to come
+        const last = STEPS.indexOf(reached.at(-1));
+        // Some agents skip a step, and one that ended otherwise has no step to come.
+        const shownSteps = last < 0 ? reached : [...reached, ...STEPS.slice(last + 1)];
         fill(line, h("strong", {}, `to ${agent}`), h("a", { class: "link mono", href: `#/tasks/${encodeURIComponent(now.id)}` }, now.id.slice(0, 8)), h("span", {}, word(now.status)),
           now.metadata.note ? h("span", {}, now.metadata.note) : null);
         fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, word(step))));

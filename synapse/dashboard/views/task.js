@@ -9,7 +9,7 @@ import { ask } from "../keys.js";
 import { needCard } from "../need.js";
 import { mark, needsOf } from "../rows.js";
 import { agentName, isEnded, isInDoubt, progress, senderName, stepWord, STEPS, taskState } from "../task_words.js";
-import { codeBlock, Parts } from "./task_parts.js";
+import { codeBlock, joined, Parts } from "./task_parts.js";
 import { timeline } from "./timeline.js";
 
 const RETRY = 1000;
@@ -135,7 +135,7 @@ class TaskView {
 
   #refused(error) {
     fill(this.#head, h("div", { class: "empty" },
-      h("h2", {}, error.status === 404 ? "There is no such task." : error.message),
+      h("h2", {}, error.status === 404 ? "There is no such task." : reveal(error.message)),
       error.hint ? h("p", { class: "muted" }, error.hint) : null,
       h("p", {}, h("a", { href: "#/tasks" }, "All tasks"))));
     for (const part of [this.#steps, this.#needs, this.#talk, this.#timeline, this.#facts]) fill(part);
@@ -174,7 +174,7 @@ class TaskView {
     const { live } = this.#context;
     const agent = live.row(row.agent_id);
     const to = h("bdi", {}, ...reveal(agentName(row, live.rows)));
-    const cancel = isEnded(row.state) ? null : this.#context.gate(h("button", { type: "button", onclick: () => this.#cancel(row) }, "Cancel the task"), "cancel");
+    const cancel = isEnded(row.state) ? null : this.#context.gate(h("button", { type: "button", onclick: () => this.#cancel() }, "Cancel the task"), "cancel");
     return [
       h("div", { class: "task-title" },
         h("h1", {}, mark(state), h("span", { class: "state", "data-state": state }, word), " ",
@@ -186,8 +186,8 @@ class TaskView {
     ];
   }
 
-  async #cancel(row) {
-    const sentence = `Cancel task ${this.#id.slice(0, 8)} of ${row.agent}?`;
+  async #cancel() {
+    const sentence = `Cancel task ${this.#id.slice(0, 8)}?`;
     if (!(await ask(sentence, [h("p", {}, "Its sender is told that it was canceled.")], "Cancel the task"))) return;
     try {
       const { task } = await this.#context.api.post(`${this.#path}/cancel`);
@@ -205,11 +205,11 @@ class TaskView {
   }
 
   #drawTalk(row) {
-    const sections = talkOf(this.#task, row);
+    const sections = talkOf(this.#task, row, this.#needs.childElementCount > 0);
     keyed(this.#talk, sections, (one) => one.key, () => h("section", { class: "task-said" }, h("h2"), h("div", { class: "task-parts" })), (element, section) => {
       const [title, body] = element.children;
       element.dataset.kind = section.kind;
-      this.#drawOnce(title, [section.title, section.note], () => [...reveal(section.title), section.note ? h("span", { class: "muted" }, " ", section.note) : null]);
+      this.#drawOnce(title, [section.title, section.note], () => [...reveal(section.title), section.note ? h("span", { class: "muted" }, " ", ...reveal(section.note)) : null]);
       this.#parts.show(body, section.parts, section.name);
     });
   }
@@ -255,21 +255,23 @@ function stepsOf(row) {
   const { reached, failure } = progress(row);
   if (!row.receipts.length) return [];
   const last = (step) => row.receipts.findLast((receipt) => receipt.step === step);
-  const shown = failure ? [...STEPS.slice(0, reached), failure] : STEPS;
-  return shown.map((step, index) => {
-    const receipt = index < reached || step === failure ? last(step) : null;
+  // A script is not typed: a step that was passed without a receipt does not belong to this message.
+  const passed = STEPS.slice(0, reached).filter(last);
+  const shown = failure ? [...passed, failure] : [...passed, ...STEPS.slice(reached)];
+  return shown.map((step) => {
+    const receipt = STEPS.indexOf(step) < reached || step === failure ? last(step) : null;
     const state = step === failure ? (failure === "canceled" ? "away" : "failed") : step === "answered" ? "done" : "working";
     const isDoubt = isInDoubt(row) && step === "typed";
     return h("li", { class: receipt ? "reached" : "ahead", "data-state": isDoubt ? "in_doubt" : state },
       h("span", { class: "task-step-mark", "aria-hidden": "true" }, isDoubt ? "!" : step === failure ? "×" : receipt ? "●" : "○"),
       h("span", { class: "task-step-word" }, stepWord(step)),
       receipt ? h("span", { class: "task-step-when" }, timeOfDay(receipt.at),
-        receipt.source ? [h("span", { class: "task-step-dot" }, " · "), h("span", { class: "task-step-source" }, receipt.source)] : null) : h("span", { class: "sr-only" }, "not yet"));
+        receipt.source ? [h("span", { class: "task-step-dot" }, " · "), h("span", { class: "task-step-source" }, ...reveal(receipt.source))] : null) : h("span", { class: "sr-only" }, "not yet"));
   });
 }
 
-/** Returns what was said, in order: the messages, then what was handed over; an answer of its own heading. */
-function talkOf(task, row) {
+/** Returns what was said, in order: the messages, an open question, the answer, then what else was handed over. */
+function talkOf(task, row, hasNeeds) {
   const messages = task.history ?? [task.message];
   const said = messages.map((message, index) => ({
     key: `message/${index}`,
@@ -279,22 +281,25 @@ function talkOf(task, row) {
     name: "",
     parts: message.parts ?? [],
   }));
-  const made = (task.artifacts ?? []).map((artifact) => ({
+  const isAnswer = (artifact) => artifact.name === "answer";
+  const artifacts = task.artifacts ?? [];
+  const made = [...artifacts.filter(isAnswer), ...artifacts.filter((one) => !isAnswer(one))].map((artifact) => ({
     key: `artifact/${artifact.artifact_id}`,
     kind: "answer",
-    title: artifact.name === "answer" ? "Answer" : artifact.name || "Artifact",
-    note: artifact.name === "answer" ? answerNote(artifact) : artifact.description ?? "",
+    title: isAnswer(artifact) ? "Answer" : artifact.name || "Artifact",
+    note: isAnswer(artifact) ? answerNote(artifact) : artifact.description ?? "",
     name: artifact.name ?? "",
-    parts: artifact.parts ?? [],
+    parts: joined(artifact.parts ?? []),
   }));
   const why = [row.reason.replaceAll("_", " "), row.note].filter(Boolean).join(": ");
   const end = row.state === "failed" || row.state === "canceled"
     ? [{ key: "end", kind: "failed", title: taskState(row).word === "canceled" ? "Canceled" : "Failed", note: "", name: "", parts: [{ type: "text", text: why || "no reason was given" }] }]
     : [];
-  const waits = !made.length && !end.length && !isEnded(row.state)
-    ? [{ key: "waits", kind: "waits", title: "No answer yet", note: row.note, name: "", parts: [] }]
-    : [];
-  return [...said, ...made, ...end, ...waits];
+  const isAsking = row.state === "input_required" && !hasNeeds && row.note;
+  const asks = isAsking ? [{ key: "asks", kind: "agent", title: "It asks", note: "", name: "", parts: [{ type: "text", text: row.note }] }] : [];
+  const isWaiting = !made.length && !isEnded(row.state) && row.state !== "input_required";
+  const waits = isWaiting ? [{ key: "waits", kind: "waits", title: "No answer yet", note: row.note, name: "", parts: [] }] : [];
+  return [...said, ...asks, ...made, ...end, ...waits];
 }
 
 function answerNote({ metadata = {} }) {
@@ -316,7 +321,7 @@ function updateEvent(element, row) {
     h("time", { datetime: row.at, title: row.at }, timeOfDay(row.at)),
     h("span", { class: `timeline-mark${row.isStep ? " is-step" : ""}`, "data-state": row.state || "ready", "aria-hidden": "true" }, row.isStep ? "●" : "·"),
     h("span", { class: "timeline-what" }, h("span", { class: row.isStep ? "timeline-step" : null, "data-state": row.state }, ...reveal(row.what)),
-      row.source ? h("span", { class: "timeline-source" }, " ", row.source) : null,
+      row.source ? h("span", { class: "timeline-source" }, " ", ...reveal(row.source)) : null,
       row.evidence ? h("span", { class: "timeline-evidence", dir: "auto" }, ...reveal(row.evidence)) : null));
 }
 

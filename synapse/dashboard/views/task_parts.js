@@ -78,7 +78,7 @@ export class Parts {
     const shown = h("div", { class: "part-file-shown" });
     const download = h("button", { type: "button", onclick: () => this.#download(file, name) }, "Download");
     const label = h("span", { class: "part-file-name" }, h("bdi", {}, ...reveal(name.slice(0, LONGEST_NAME))),
-      h("span", { class: "muted" }, " ", [file.type.slice(0, 80), file.size === null ? "" : size(file.size)].filter(Boolean).join(" · ")));
+      h("span", { class: "muted" }, " ", ...reveal([file.type.slice(0, 80), file.size === null ? "" : size(file.size)].filter(Boolean).join(" · "))));
     if (IMAGES.has(file.type)) this.#image(file, name, shown);
     const text = isText(file) ? h("button", { type: "button", onclick: () => this.#text(file, shown, text) }, "Show") : null;
     return h("div", { class: "part-file" }, h("div", { class: "part-file-head" }, label, text, download), shown);
@@ -140,6 +140,23 @@ export class Parts {
  */
 export function codeBlock(text, language) {
   return h("pre", { class: "part-code", tabIndex: 0, dir: "ltr" }, h("code", {}, ...highlighted(text, language)));
+}
+
+/**
+ * Returns the parts of an artifact with texts that follow each other as one: a text that came in chunks has a part for
+ * each of them.
+ *
+ * @param {object[]} parts
+ */
+export function joined(parts) {
+  const whole = [];
+  for (const part of parts) {
+    const before = whole.at(-1);
+    const isMore = before && [before, part].every((one) => one.type === "text" && !one.name && !one.mimeType);
+    if (isMore) whole[whole.length - 1] = { type: "text", text: before.text + part.text };
+    else whole.push(part);
+  }
+  return whole;
 }
 
 /** Returns what a part shows: texts cut at their code, code, a file, or a link to a file elsewhere. */

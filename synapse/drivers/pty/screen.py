@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from synapse.terminal.theme import Theme
 
 if TYPE_CHECKING:
-    from synapse.terminal.picture import Picture
+    from synapse.terminal.picture import PaintedScreen, Picture
     from synapse.terminal.screen import Screen
 
 _MAX_KEPT: Final = 1024 * 1024
@@ -125,6 +125,11 @@ class LockedScreen:
         """Returns the last lines of scrollback and screen together."""
         with self._lock:
             return self._screen.history(max_lines) if self._screen else ()
+
+    def painted(self, scrollback: int) -> tuple[int, PaintedScreen | None]:
+        """Returns the version of the screen and its painted rows; None until the emulator is loaded."""
+        with self._lock:
+            return self._version, self._screen.painted(scrollback) if self._screen else None
 
     def redraw(self) -> bytes:
         """Returns bytes that paint the screen in any terminal."""

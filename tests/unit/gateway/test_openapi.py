@@ -45,7 +45,7 @@ def all_dialects() -> list[Dialect]:
         hub_dialect(lambda _: "", KEYS),
         mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1),
         dashboard_dialect(lambda _: ""),
-        SessionPages(sessions, clock, url=URL, cookie="", idle=LONGEST, refuse_link=refuse).dialect(),
+        SessionPages(sessions, clock, url=URL, cookie="", idle=LONGEST, max_body_bytes=0, refuse_link=refuse).dialect(),
     )
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
 

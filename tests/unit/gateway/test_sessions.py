@@ -47,6 +47,7 @@ class SessionRoutes:
             url="http://127.0.0.1:8000",
             cookie="synapse_session_8000",
             idle=timedelta(hours=12),
+            max_body_bytes=4096,
             refuse_link=refuse,
         )
         self._routes = {
@@ -91,6 +92,7 @@ async def test_a_link_opens_one_session(routes: SessionRoutes) -> None:
         "actions": ALL,
         "created_at": "2026-01-15T10:30:00Z",
         "expires_at": "2026-01-15T22:30:00Z",
+        "max_body_bytes": 4096,
     }
     assert dict(answer.headers)[b"cache-control"] == b"no-store"
     with pytest.raises(CredentialsRefused):

@@ -85,7 +85,7 @@ async def test_pages_of_a_search_lose_and_repeat_nothing(
         seen: list[str] = []
         cursor = ""
         while True:
-            query = TaskQuery(text="parser", limit=2, cursor=cursor, **wanted)  # type: ignore[arg-type]
+            query = TaskQuery(text="parser", limit=2, cursor=cursor, **wanted)  # type: ignore[arg-type] # its fields by name
             page = await store.list(query)
             seen += [task.id for task in page.tasks]
             assert page.total == len(numbers)

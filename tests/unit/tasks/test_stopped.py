@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,9 +20,11 @@ from synapse.core.errors import (
     IllegalTransition,
     MessageIdReused,
     SenderMismatch,
+    StoreLocked,
     TaskNotFound,
     UnsupportedOperation,
 )
+from synapse.core.events import TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.requests import (
     CancelTask,
@@ -44,9 +47,9 @@ from synapse.core.task_metadata import opening_metadata
 from synapse.host.stopped import stopped_tasks
 from synapse.registry.files import UNKNOWN, start_time
 from synapse.tasks import stopped as module
-from synapse.tasks.journal import Journal
+from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.stopped import StoppedTasks
-from tests.fakes.facts import TASK, message, numbered, opened
+from tests.fakes.facts import TASK, message, numbered, opened, said
 from tests.fakes.leased_store import LeasedStore, nobody_lives
 from tests.fakes.leases import ANY_LEASE
 
@@ -226,3 +229,27 @@ async def test_what_needs_a_running_agent_is_refused(tmp_path: Path) -> None:
         for send in (queued(), queued(task_id=task.id)):
             with pytest.raises(UnsupportedOperation, match="only a new message"):
                 await stopped.send(send, ME)
+
+
+async def test_a_search_ends_when_another_process_holds_the_index_and_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_SEARCH_SECONDS", 0.0)
+    seen: list[int] = []
+    async with left(tmp_path) as (stopped, store, task):
+        await store.update_search(1)
+        await store.append(*_followed_up(task))
+        with (tmp_path / "search.db.lock").open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(StoreLocked, match="holds the search index"):
+                await stopped.update_search(lambda progress: seen.append(progress.seq))
+
+        await stopped.update_search(lambda progress: seen.append(progress.seq))
+        assert [one.id for one in await stopped.recent(5, lambda _: True, ME, text="later")] == [task.id]
+    assert seen[:2] == [1, 1]
+
+
+def _followed_up(task: Task) -> tuple[Task, list[TaskEvent]]:
+    later = said("later words", task.id)
+    return rebuild(task, [later]), [later]
