@@ -97,7 +97,21 @@ def test_an_agents_own_question_points_to_people(page: Page) -> None:
 def test_agents_that_left_keep_a_lane_by_the_name_they_had(page: Page) -> None:
     laid = flow(page, [task_row("one", "old", 0)], agent_row("new"))
 
-    assert laid["lanes"][1:] == [{"key": "synapse-old", "id": "", "name": "old"}]
+    assert laid["lanes"][1:] == [{"key": "old", "id": "", "name": "old"}]
+
+
+def test_an_agent_that_got_the_port_of_another_one_later_did_not_send_its_messages(page: Page) -> None:
+    later = agent_row("new", agent_id="synapse-codex-8120", started_at=at(100))
+    sent = {"from": "synapse-codex-8120", "from_agent": "synapse-codex-8120"}
+    to_old = task_row("to-old", "old", 0, agent_id="synapse-codex-8120")
+    tasks = [to_old, task_row("before", "claude", 50, **sent), task_row("after", "claude", 150, **sent)]
+
+    laid = flow(page, tasks, later)
+
+    names = {row["key"]: laid["lanes"][row["from"]]["name"] for row in laid["rows"] if row["kind"] == "message"}
+    assert names == {"to-old": "People", "before": "old", "after": "new"}
+    assert call(page, "task_words.js", "senderName", tasks[1], [later]) == "synapse-codex-8120"
+    assert call(page, "task_words.js", "senderName", tasks[2], [later]) == "new"
 
 
 @pytest.mark.parametrize(

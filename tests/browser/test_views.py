@@ -472,7 +472,7 @@ def test_a_shown_task_changes_in_place_and_newer_ones_are_only_counted(page: Pag
     emit(page, task_row("newer", "codex", 1000))
 
     expect(rows.first.locator(".tasks-state")).to_contain_text("answered")
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
     assert texts(rows) == before
     expect(page.locator(".tasks-link").first).to_be_focused()
 
@@ -484,7 +484,7 @@ def test_a_filter_does_not_count_what_it_would_not_show(page: Page) -> None:
     emit(page, task_row("other", "claude", 10))
     emit(page, task_row("mine", "codex", 20))
 
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
 
 
 def figures_of(agent: str, messages: list[int], **fields: Any) -> Json:

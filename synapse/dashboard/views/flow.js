@@ -164,7 +164,7 @@ class Flow {
   }
 
   #drawLanes(lanes) {
-    const states = new Map(this.#context.live.rows.map((row) => [row.agent_id, row.state]));
+    const states = new Map(this.#context.live.rows.map((row) => [row.id, row.state]));
     const head = (lane) => {
       if (lane.key === PEOPLE) return h("span", { class: "flow-lane" }, h("bdi", {}, lane.name));
       const state = states.get(lane.key);

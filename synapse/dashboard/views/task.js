@@ -172,7 +172,7 @@ class TaskView {
   #headOf(row) {
     const { state, word } = taskState(row);
     const { live } = this.#context;
-    const agent = live.row(row.agent_id);
+    const agent = live.row(row.agent);
     const to = h("bdi", {}, ...reveal(agentName(row, live.rows)));
     const cancel = isEnded(row.state) ? null : this.#context.gate(h("button", { type: "button", onclick: () => this.#cancel() }, "Cancel the task"), "cancel");
     return [

@@ -130,7 +130,7 @@ function metadataEvidence(metadata) {
       .join(", ");
   }
   if (typeof answered === "string") return answered;
-  if (question?.title) return question.title;
+  if ("question" in metadata) return question?.title ?? "";
   return Object.keys(metadata).join(", ");
 }
 
