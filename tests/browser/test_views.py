@@ -52,7 +52,10 @@ MOUNT = """async ({ name, id, query, rows, answers }) => {
       async *stream(path, { signal }) {
         while (!signal.aborted) {
           if (said.length) yield said.shift();
-          else await new Promise((resolve) => { wake = resolve; });
+          else await new Promise((resolve, reject) => {
+            wake = resolve;
+            signal.addEventListener("abort", () => reject(signal.reason));
+          });
         }
       },
     },
@@ -295,6 +298,21 @@ def test_an_answer_grows_and_keeps_what_stands(page: Page) -> None:
     expect(page.locator(".part-text").last).to_have_text("and more")
     assert page.evaluate("() => document.querySelector('.part-code').kept") is True
     expect(page.locator(".timeline-event")).to_have_count(2)
+
+
+def test_a_task_is_loaded_anew_when_the_page_was_away(page: Page) -> None:
+    row = task_row("one", "codex", 0, ("submitted", 1))
+    show_task(page, row, task_of(row))
+    expect(page.get_by_role("heading", name="No answer yet")).to_be_visible()
+    done = task_row("one", "codex", 0, ("submitted", 1), ("answered", 60))
+    page.evaluate(
+        "(now) => { fake.answers['/dashboard/tasks/one'] = now; }",
+        {"task": task_of(done, answer("at last")), "row": done},
+    )
+
+    page.evaluate("() => fake.emit('connection', { state: 'live' })")
+
+    expect(page.locator(".part-text").last).to_have_text("at last")
 
 
 def grow(page: Page, seq: int, task: Json) -> None:

@@ -12,6 +12,7 @@ import { isEnded, isWaiting, progress, progressWords, stepWord, STEPS, taskState
 import { layout, PEOPLE } from "./flow_layout.js";
 
 const PAGE = 100;
+const MOST = 1000; // a page that stays open for days begins anew with the newest
 const TIME_WIDTH = 80;
 const NARROWEST_LANE = 136;
 const WIDEST_LANE = 340;
@@ -121,7 +122,8 @@ class Flow {
     if (!task) return;
     if (!this.#tasks.has(task.id) && !this.#isFollowing) this.#unseen += 1;
     this.#take(task);
-    this.#schedule();
+    if (this.#tasks.size > MOST && this.#isFollowing) this.#load();
+    else this.#schedule();
   }
 
   /** Keeps the task, unless a later event has already brought a newer one. */

@@ -20,7 +20,12 @@ const GAP_SECONDS = 60;
  */
 export function layout(tasks, agents) {
   const told = tasks.filter((task) => (task.receipts ?? []).length || task.asks);
-  const senders = new Map(told.map((task) => [task, senderKey(task, told, agents)]));
+  const byId = new Map();
+  for (const task of told) {
+    if (!byId.has(task.agent_id)) byId.set(task.agent_id, []);
+    byId.get(task.agent_id).push(task);
+  }
+  const senders = new Map(told.map((task) => [task, senderKey(task, byId, agents)]));
   const lanes = lanesOf(told, senders, agents);
   const place = new Map(lanes.map((lane, index) => [lane.key, index]));
   const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place.get(senders.get(task)), place))));
@@ -32,14 +37,15 @@ export function layout(tasks, agents) {
  * Returns the lane of a task's sender. A message names the agent that sent it by an id, which contains a port: it is the
  * agent that runs with this id, else the one that got messages under it at about that time.
  */
-function senderKey(task, tasks, agents) {
+function senderKey(task, byId, agents) {
   if (!task.from_agent) return PEOPLE;
   const running = sendingAgent(task, agents);
   if (running) return running.id;
   const sent = Date.parse(task.created_at);
   const away = (other) => Math.abs(Date.parse(other.created_at) - sent);
-  const named = tasks.filter((other) => other.agent_id === task.from_agent);
-  return named.sort((one, other) => away(one) - away(other))[0]?.agent ?? task.from_agent;
+  const named = byId.get(task.from_agent) ?? [];
+  const nearest = named.reduce((best, other) => (best && away(best) <= away(other) ? best : other), null);
+  return nearest?.agent ?? task.from_agent;
 }
 
 function lanesOf(tasks, senders, agents) {
