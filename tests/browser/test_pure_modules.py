@@ -180,6 +180,20 @@ def test_the_timeline_declares_gaps_also_up_to_now(page: Page) -> None:
     assert [row["open"] for row in rows if row["kind"] == "gap"] == [False, True]
 
 
+def test_the_timeline_says_who_answered_a_question_and_how(page: Page) -> None:
+    answered = {"question": "Run it?", "id": "q", "choice": "Yes", "by": "key.phone", "how": "signal"}
+    changes: list[Json] = [{"question": {"title": "Run it?"}}, {"answered": answered}, {"question": None}]
+    events = [{"seq": n, "at": at(n), "type": "metadata_changed", "metadata": one} for n, one in enumerate(changes)]
+
+    rows = call(page, "views/timeline.js", "timeline", events)
+
+    assert [(row["what"], row["evidence"]) for row in rows] == [
+        ("a question was asked", "Run it?"),
+        ("a question was answered", "Yes · by key.phone · Run it?"),
+        ("the question was closed", ""),
+    ]
+
+
 def test_an_unknown_event_of_a_newer_gateway_has_a_row(page: Page) -> None:
     (row,) = call(page, "views/timeline.js", "timeline", [{"seq": 1, "at": at(0), "type": "task_archived"}])
 
