@@ -52,7 +52,10 @@ MOUNT = """async ({ name, id, query, rows, answers }) => {
       async *stream(path, { signal }) {
         while (!signal.aborted) {
           if (said.length) yield said.shift();
-          else await new Promise((resolve) => { wake = resolve; });
+          else await new Promise((resolve, reject) => {
+            wake = resolve;
+            signal.addEventListener("abort", () => reject(signal.reason));
+          });
         }
       },
     },
@@ -297,6 +300,21 @@ def test_an_answer_grows_and_keeps_what_stands(page: Page) -> None:
     expect(page.locator(".timeline-event")).to_have_count(2)
 
 
+def test_a_task_is_loaded_anew_when_the_page_was_away(page: Page) -> None:
+    row = task_row("one", "codex", 0, ("submitted", 1))
+    show_task(page, row, task_of(row))
+    expect(page.get_by_role("heading", name="No answer yet")).to_be_visible()
+    done = task_row("one", "codex", 0, ("submitted", 1), ("answered", 60))
+    page.evaluate(
+        "(now) => { fake.answers['/dashboard/tasks/one'] = now; }",
+        {"task": task_of(done, answer("at last")), "row": done},
+    )
+
+    page.evaluate("() => fake.emit('connection', { state: 'live' })")
+
+    expect(page.locator(".part-text").last).to_have_text("at last")
+
+
 def grow(page: Page, seq: int, task: Json) -> None:
     event = {"type": "artifact_added", "at": at(seq), "artifact": task["artifacts"][0], "append": False}
     data = {"event": event, "task": task}
@@ -472,7 +490,7 @@ def test_a_shown_task_changes_in_place_and_newer_ones_are_only_counted(page: Pag
     emit(page, task_row("newer", "codex", 1000))
 
     expect(rows.first.locator(".tasks-state")).to_contain_text("answered")
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
     assert texts(rows) == before
     expect(page.locator(".tasks-link").first).to_be_focused()
 
@@ -484,7 +502,7 @@ def test_a_filter_does_not_count_what_it_would_not_show(page: Page) -> None:
     emit(page, task_row("other", "claude", 10))
     emit(page, task_row("mine", "codex", 20))
 
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
 
 
 def figures_of(agent: str, messages: list[int], **fields: Any) -> Json:

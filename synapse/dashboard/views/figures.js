@@ -43,7 +43,7 @@ class Figures {
     const resized = new ResizeObserver(() => this.#render());
     resized.observe(this.#body);
     this.#timer = setInterval(() => document.visibilityState === "visible" && this.#load(), REFRESH);
-    this.#ends = [() => resized.disconnect(), context.live.on("resync", () => this.#load())];
+    this.#ends = [() => resized.disconnect(), context.live.on("connection", ({ state }) => state === "live" && this.#load())];
   }
 
   show(query) {

@@ -12,6 +12,7 @@ import { isEnded, isWaiting, progress, progressWords, stepWord, STEPS, taskState
 import { layout, PEOPLE } from "./flow_layout.js";
 
 const PAGE = 100;
+const MOST = 1000; // a page that stays open for days begins anew with the newest
 const TIME_WIDTH = 80;
 const NARROWEST_LANE = 136;
 const WIDEST_LANE = 340;
@@ -121,7 +122,8 @@ class Flow {
     if (!task) return;
     if (!this.#tasks.has(task.id) && !this.#isFollowing) this.#unseen += 1;
     this.#take(task);
-    this.#schedule();
+    if (this.#tasks.size > MOST && this.#isFollowing) this.#load();
+    else this.#schedule();
   }
 
   /** Keeps the task, unless a later event has already brought a newer one. */
@@ -164,7 +166,7 @@ class Flow {
   }
 
   #drawLanes(lanes) {
-    const states = new Map(this.#context.live.rows.map((row) => [row.agent_id, row.state]));
+    const states = new Map(this.#context.live.rows.map((row) => [row.id, row.state]));
     const head = (lane) => {
       if (lane.key === PEOPLE) return h("span", { class: "flow-lane" }, h("bdi", {}, lane.name));
       const state = states.get(lane.key);

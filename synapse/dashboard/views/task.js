@@ -13,6 +13,7 @@ import { codeBlock, joined, Parts } from "./task_parts.js";
 import { timeline } from "./timeline.js";
 
 const RETRY = 1000;
+const REFUSALS = new Set([400, 401, 403, 404]);
 const LONGEST_RAW = 4000;
 const DEFAULT_PRIORITY = 3;
 /** Needs that say how a task ended: the task itself shows that. */
@@ -37,6 +38,7 @@ class TaskView {
   #events = new Map();
   #frame = 0;
   #abort = new AbortController();
+  #stream = null;
   #ends = [];
   #parts;
   #seen = "";
@@ -60,6 +62,8 @@ class TaskView {
     this.#ends = [
       live.on("task", ({ task }) => task?.id === this.#task?.id && this.#takeRow(task)),
       live.on("rows", () => this.#schedule()),
+      // The page was away: a stream from before may be dead without having said so.
+      live.on("connection", ({ state }) => state === "live" && this.#stream?.abort()),
     ];
     // The time since the last event of an open task grows by itself.
     const tick = setInterval(() => this.#task && !isEnded(this.#task.status) && this.#schedule(), 5000);
@@ -82,14 +86,18 @@ class TaskView {
   async #run() {
     const { signal } = this.#abort;
     while (!signal.aborted) {
+      this.#stream = null;
       try {
         await this.#load();
         if (isEnded(this.#task.status)) return;
-        for await (const event of this.#context.api.stream(`${this.#path}/events`, { signal })) this.#receive(event);
+        this.#stream = new AbortController();
+        const either = AbortSignal.any([signal, this.#stream.signal]);
+        for await (const event of this.#context.api.stream(`${this.#path}/events`, { signal: either })) this.#receive(event);
         if (isEnded(this.#task.status)) return await this.#load();
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status >= 400 && error.status < 500) return this.#refused(error);
+        if (REFUSALS.has(error.status)) return this.#refused(error);
+        if (this.#stream?.signal.aborted) continue;
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY));
     }
@@ -172,7 +180,7 @@ class TaskView {
   #headOf(row) {
     const { state, word } = taskState(row);
     const { live } = this.#context;
-    const agent = live.row(row.agent_id);
+    const agent = live.row(row.agent);
     const to = h("bdi", {}, ...reveal(agentName(row, live.rows)));
     const cancel = isEnded(row.state) ? null : this.#context.gate(h("button", { type: "button", onclick: () => this.#cancel() }, "Cancel the task"), "cancel");
     return [
