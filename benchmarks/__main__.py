@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     a2a,
+    browser_terminals,
     claude_prompt,
     command_line,
     delivery,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "sockets": (sockets.TITLE, sockets.run),
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),
+    "browser_terminals": (browser_terminals.TITLE, browser_terminals.run),
 }
 
 

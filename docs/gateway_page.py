@@ -45,6 +45,8 @@ DASHBOARD_PURPOSES: Final = {
     "events": "read: the stream below; `?after=CURSOR` or `Last-Event-ID` resumes",
     "agent": 'read: `{"agent": Row, "status": …}`, the status as the agent\'s host has it, with the last 20 tasks that '
     "ended",
+    "screen": "attach: what the agent's terminal shows as runs of text, as `GET /screen` of its host; `?lines` of "
+    "scrollback, too; `If-None-Match` gets 304 while nothing changes",
     "send": 'send: `{"text", "priority"?, "files"?: [{"name", "media_type", "data"}], "message_id"?, "context_id"?, '
     '"task_id"?}`; 202 with `{"task": Task}`. `data` is base64. Priority 5 interrupts, and needs `cancel` too',
     "answer_agent": "approve: the same as below, for what an agent asks outside of a task",

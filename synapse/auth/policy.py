@@ -27,6 +27,7 @@ from synapse.core.requests import (
     ForAgent,
     GetAgent,
     GetAgentOverview,
+    GetAgentScreen,
     MarkSeen,
     RegisterAgent,
     RemoveAgent,
@@ -85,6 +86,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.GetOverview: READ,
     requests.WatchOverview: READ,
     requests.GetAgentOverview: READ,
+    requests.GetAgentScreen: ATTACH,
     requests.MarkSeen: READ,
     requests.GetTimeline: READ,
     requests.OnBehalfOf: NOT_HERE,
@@ -104,7 +106,7 @@ def check_access(request: Request[object], caller: Caller) -> None:
     while isinstance(inner, ForAgent):
         _check_agent(inner.agent, caller)
         inner = inner.request
-    if isinstance(inner, GetAgent | RemoveAgent | GetAgentOverview | MarkSeen):
+    if isinstance(inner, GetAgent | RemoveAgent | GetAgentOverview | GetAgentScreen | MarkSeen):
         _check_agent(inner.agent, caller)
     check_action(ACTION_OF[type(inner)], caller)
     if isinstance(inner, ChangeTask) and inner.state is not None:

@@ -31,6 +31,7 @@ from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdic
 from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed
+from synapse.core.override import override
 from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
 from synapse.dialects.paths import DASHBOARD_PATHS
@@ -92,6 +93,7 @@ class NewSession(NamedTuple):
     cookie: str
     token: str
 
+    @override
     def __repr__(self) -> str:
         return f"NewSession({self.session!r})"
 

@@ -16,7 +16,7 @@ from synapse.cli.tables import table
 from synapse.client.lines import plain
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.core.caller import ACTIONS, LOCAL_SCOPE, ORDINARY
+from synapse.core.caller import ACTIONS, ATTACH, LOCAL_SCOPE, ORDINARY
 
 EXAMPLES = """
 synapse keys create ci
@@ -116,7 +116,8 @@ def _fields(key: ApiKey, used: datetime | None) -> dict[str, Any]:
     return {
         "name": key.name,
         "prefix": f"{PREFIX}{key.key_id}",
-        "actions": sorted(key.actions) if key.actions is not None else list(ACTIONS),
+        # A key without limits gets no terminal; see `Caller.is_granted`.
+        "actions": sorted(key.actions) if key.actions is not None else [one for one in ACTIONS if one != ATTACH],
         "agents": sorted(key.agents) if key.agents is not None else None,
         "scope": key.caller().scope,
         "all_tasks": key.all_tasks,

@@ -486,11 +486,7 @@ class SearchNotReady(Conflict):
     """The search index is being built, so a search would miss tasks."""
 
     code = "search_not_ready"
-
-    def __init__(self, percent: int) -> None:
-        super().__init__(
-            f"the search index is being built: {percent} % of it is there", hint="search again in a moment"
-        )
+    hint = "search again in a moment"
 
 
 class NothingAsked(Conflict):

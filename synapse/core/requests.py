@@ -705,6 +705,15 @@ class GetAgentOverview(Request[AgentOverview]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetAgentScreen(Request[Json | None]):
+    """Reads what the terminal of one agent of a gateway shows, as GetScreen does."""
+
+    agent: str
+    lines: int = 0
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkSeen(Request[None]):
     """Records that a person has seen the answers of an agent until a time, so that they no longer need anybody."""
 

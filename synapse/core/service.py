@@ -183,6 +183,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.GetOverview: "get_overview",
     requests.WatchOverview: "watch_overview",
     requests.GetAgentOverview: "get_agent_overview",
+    requests.GetAgentScreen: "get_agent_screen",
     requests.MarkSeen: "mark_seen",
     requests.GetTimeline: "get_timeline",
 }

@@ -87,7 +87,7 @@ function showUnreachable() {
 /** Builds the frame and starts the live connection and the router. */
 function openPage(session) {
   const live = new Live(api);
-  const frame = buildFrame(session, live);
+  const frame = buildFrame();
   let shown = { name: "", handle: null, keys: {} };
   let known = null;
 
@@ -148,7 +148,7 @@ function openPage(session) {
     if (location.hash.startsWith("#code=")) return location.reload();
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [place, ...rest] = path.split("/");
-    const id = decodeURIComponent(rest.join("/"));
+    const id = decoded(rest.join("/"));
     const name = id && ONE_OF[place] ? ONE_OF[place] : place;
     if (!VIEWS[name]) return location.replace("#/inbox");
     const params = { id, query: new URLSearchParams(query) };
@@ -174,6 +174,7 @@ function openPage(session) {
     frame.page.toggleAttribute("data-wide", view.wide === true);
     fill(frame.main);
     frame.main.scrollTop = 0;
+    frame.main.setAttribute("aria-label", view.title);
     shown.title = view.title;
     shown.handle = view.mount(frame.main, context, params);
     setTitle();
@@ -212,7 +213,7 @@ function openPage(session) {
 }
 
 /** Makes the header, the list of agents and the place of the views. */
-function buildFrame(session) {
+function buildFrame() {
   const counts = { inbox: h("span", { class: "count" }), agents: h("span", { class: "count" }) };
   const tabs = TABS.map(([place, label]) => h("a", { href: `#/${place}`, "data-place": place }, label, counts[place]));
   const sendTab = h("a", { href: "#/send", "data-place": "send" }, "Send");
@@ -222,8 +223,9 @@ function buildFrame(session) {
   const theme = h("button", { class: "icon quiet theme" });
   const help = h("button", { class: "icon quiet", "aria-label": "Keys and help", title: "Keys and help", "aria-keyshortcuts": "?" }, "?");
   const banner = h("div", { class: "banner", role: "alert", hidden: true });
-  const list = h("div", { class: "side-list" });
-  const side = h("nav", { class: "side", "aria-label": "Agents" }, list);
+  const list = h("div");
+  const none = h("p", { class: "muted", hidden: true }, "No agent runs.");
+  const side = h("nav", { class: "side", "aria-label": "Agents" }, list, none);
   const main = h("main", { id: "main", tabindex: "-1" });
   const page = h("div", { class: "page" }, side, main);
   const notes = h("div", { class: "notes" });
@@ -273,7 +275,7 @@ function buildFrame(session) {
       counts.agents.textContent = rows.length || "";
       const href = (row) => `#/agents/${encodeURIComponent(row.id)}`;
       keyed(list, rows, (row) => row.id, (row) => h("a", { class: "row", href: href(row), "data-item": true }), showRow);
-      side.dataset.empty = String(rows.length === 0);
+      none.hidden = rows.length > 0;
     },
     showPlace(placeName, id) {
       openAgent = placeName === "agents" ? id : "";
@@ -300,6 +302,15 @@ function addNote(notes, text, isError) {
     h("button", { class: "quiet", "aria-label": "Close this note", onclick: () => note.remove() }, "×"));
   notes.append(note);
   if (!isError) setTimeout(() => note.remove(), NOTE_SHOWN);
+}
+
+/** Returns the decoded part of an address; what cannot be decoded is taken as it is, and names nothing. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function applyTheme(theme) {

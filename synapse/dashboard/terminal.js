@@ -62,7 +62,6 @@ class TerminalView {
     this.#elements = this.#build(root);
     this.#terminal = new Terminal({
       allowProposedApi: true, // for the widths of characters
-      documentOverride: documentWithoutInlineStyles(),
       cols: MIN_COLUMNS,
       disableStdin: true,
       fontFamily: getComputedStyle(root).getPropertyValue("--mono").trim() || "monospace",
@@ -252,47 +251,31 @@ class TerminalView {
 }
 
 /**
- * Returns the document for xterm, which writes styles as text: in `<style>` elements and in `style` attributes. The
- * content security policy forbids both, and rightly so. The elements that xterm gets set the same styles through the
- * CSS object model, which the policy allows.
+ * Opens a terminal. xterm writes styles as text, in `<style>` elements and in `style` attributes of cells; the content
+ * security policy forbids both, and rightly so. Here it sets the same styles through the CSS object model, which the
+ * policy allows. It has no setting for that: the two places are those of the version in `vendor/manifest.json`.
  */
-function documentWithoutInlineStyles() {
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === "createElement") return createElement;
-      const value = Reflect.get(target, name, target);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-    set: (target, name, value) => Reflect.set(target, name, value, target),
-  });
-}
-
-/** Opens a terminal. Its scroll bar asks the page's own document for its `<style>`, whatever document xterm is given. */
 function openWithoutInlineStyles(terminal, box) {
-  document.createElement = createElement;
+  // All style elements are made while it opens, and their text is only replaced later.
+  document.createElement = (tag) => (tag === "style" ? adoptedStyle() : create(tag));
   try {
     terminal.open(box);
   } finally {
     delete document.createElement;
   }
+  terminal._core._renderService._renderer.value._rowFactory._addStyle = (cell, style) => {
+    cell.style.cssText += `;${style}`;
+  };
 }
 
-function createElement(tag) {
-  if (tag === "style") return adoptedStyle();
-  const element = Document.prototype.createElement.call(document, tag);
-  if (tag === "span") element.setAttribute = setAttribute;
-  return element;
-}
-
-function setAttribute(name, value) {
-  if (name === "style") this.style.cssText = value;
-  else Element.prototype.setAttribute.call(this, name, value);
+function create(tag) {
+  return Document.prototype.createElement.call(document, tag);
 }
 
 /** Returns an element that stands for a `<style>`: its text becomes a style sheet of the document while it exists. */
 function adoptedStyle() {
   const sheet = new CSSStyleSheet();
-  const element = Document.prototype.createElement.call(document, "span");
+  const element = create("span");
   element.hidden = true;
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   Object.defineProperty(element, "textContent", { set: (css) => sheet.replaceSync(css), get: () => "" });

@@ -128,6 +128,7 @@ DASHBOARD_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "overview": ("GET", f"{DASHBOARD_PATHS}overview"),
     "events": ("GET", f"{DASHBOARD_PATHS}events"),
     "agent": ("GET", f"{DASHBOARD_PATHS}agents/{{agentId}}"),
+    "screen": ("GET", f"{DASHBOARD_PATHS}agents/{{agentId}}/screen"),
     "send": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/messages"),
     "answer_agent": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/answer"),
     "seen": ("POST", f"{DASHBOARD_PATHS}agents/{{agentId}}/seen"),

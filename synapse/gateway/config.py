@@ -254,9 +254,11 @@ def page_url(config: GatewayConfig, url: str, port: int) -> str:
     Without TLS it is a number: another program could listen at `localhost` on the other version of IP, and a browser
     that tries that first would hand it the one-time code.
     """
-    if config.public_url or url.startswith("https:"):
+    if config.public_url or not (config.host in _ALL_INTERFACES or is_loopback(config.host)):
         return url
-    return f"http://{'[::1]' if config.host == '::1' else LOOPBACK}:{port}"
+    scheme = urlsplit(url).scheme
+    number = "[::1]" if config.host == "::1" else LOOPBACK
+    return f"{scheme}://{'localhost' if scheme == 'https' else number}:{port}"
 
 
 def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:

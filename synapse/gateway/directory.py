@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
-from synapse.core.message import Json
 from synapse.core.registry import CachedRegistry
 from synapse.core.requests import CommandResult, HostCommand
 from synapse.core.task import Task
@@ -35,8 +34,12 @@ class AgentHosts(Protocol):
         """Raises AgentNotResponding."""
         ...
 
-    def watch_status(self, agent: AgentEntry, /) -> AsyncGenerator[Json, None]:
+    def watch_status(self, agent: AgentEntry, /) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the whole status of the agent's host as JSON, then each other one. Raises a SynapseError."""
+        ...
+
+    async def screen(self, agent: AgentEntry, /, *, lines: int, known: str) -> dict[str, Any] | None:
+        """Returns what its terminal shows as JSON; None if that is still the version `known`. Raises a SynapseError."""
         ...
 
 
@@ -64,9 +67,16 @@ class GatewayAgent:
         """Runs `request` in the agent's process on behalf of `caller`. Raises a SynapseError."""
         return await self.hosts.command(self.entry, request, caller)
 
-    def watch_status(self) -> AsyncGenerator[Json, None]:
+    def watch_status(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the whole status of the agent's host, then each other one. Raises a SynapseError."""
         return self.hosts.watch_status(self.entry)
+
+    async def screen(self, *, lines: int, known: str) -> dict[str, Any] | None:
+        """Returns what the agent's terminal shows; None if that is still the version `known`.
+
+        Raises UnsupportedOperation if it has no terminal, or another SynapseError.
+        """
+        return await self.hosts.screen(self.entry, lines=lines, known=known)
 
     async def state(self) -> str:
         """Returns the agent's state, one of `core.agent.AGENT_STATES`; EXITED when its process does not answer."""

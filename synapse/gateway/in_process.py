@@ -14,16 +14,15 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError
+from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError, UnsupportedOperation
 from synapse.core.extension import to_text
-from synapse.core.message import Json
 from synapse.core.registry import CachedRegistry, HostClient, Registry
 from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand, OnBehalfOf, WatchStatus
 from synapse.core.service import Handler
@@ -180,13 +179,17 @@ class InProcessAgent:
         """Returns the agent's status."""
         return self._agent.driver.view().status
 
-    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[Json, None]:
+    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the whole status of the agent, then each change of it. Raises AgentNotResponding."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         async with aclosing(await self._service.watch_status(WatchStatus(MOST_FINISHED), _GATEWAY)) as statuses:
             async for status in statuses:
                 yield status_object(status)
+
+    async def screen(self, _agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any] | None:  # noqa: ARG002 - as the protocol has it
+        """Raises UnsupportedOperation: an in-process agent has no terminal."""
+        raise UnsupportedOperation("this agent has no terminal", hint="its row shows what the agent does")
 
 
 class InProcessAgents:

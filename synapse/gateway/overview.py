@@ -189,7 +189,7 @@ class OverviewFollower:
             try:
                 async with aclosing(followed.agent.watch_status()) as statuses:
                     async for status in statuses:
-                        followed.status, followed.error = dict(status), None
+                        followed.status, followed.error = status, None
                         self._show(followed)
                 self._fail(followed, AgentExited(_ENDED))
             except SynapseError as error:

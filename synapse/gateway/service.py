@@ -27,6 +27,7 @@ from synapse.core.requests import (
     ForAgent,
     GetAgent,
     GetAgentOverview,
+    GetAgentScreen,
     GetFigures,
     GetMessage,
     GetMetrics,
@@ -176,6 +177,12 @@ class GatewayService:
 
     async def get_agent_overview(self, request: GetAgentOverview, caller: Caller) -> AgentOverview:
         return await self._shown().get_agent(request.agent, caller)
+
+    async def get_agent_screen(self, request: GetAgentScreen, _caller: Caller) -> Json | None:
+        agent = self._directory.find(request.agent)
+        if agent is None:
+            raise AgentNotFound(request.agent)
+        return await agent.screen(lines=request.lines, known=request.known)
 
     async def mark_seen(self, request: MarkSeen, caller: Caller) -> None:
         await self._shown().mark_seen(request.agent, request.until, caller)

@@ -99,7 +99,7 @@ class SearchIndex:
         def find() -> TaskPage:
             progress = self._update(self._now() + _QUERY_SECONDS)
             if progress.left > _FEW_EVENTS:
-                raise SearchNotReady(progress.percent)
+                raise SearchNotReady(f"the search index is being built: {progress.percent} % of it is there")
             connection = self._connected()
             connection.execute("DELETE FROM found")
             if expression := search.expression:
@@ -260,8 +260,7 @@ def _index(connection: sqlite3.Connection, number: int) -> None:
     row = connection.execute(query("task_to_index"), (number,)).fetchone()
     *stored, is_hidden, known_version, known_key = row
     version = stored[3]
-    if is_hidden:
-        _remove(connection, number)
+    # A hidden task that has a row is one too many, so it is forgotten like a pruned one.
     if is_hidden or known_version == version:
         return
     try:

@@ -14,10 +14,10 @@ from typing import Any, cast
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, Answered, InputRequested, Submitted, TurnEvent
-from synapse.core.errors import SynapseError
+from synapse.core.errors import SynapseError, UnsupportedOperation
 from synapse.core.events import Update
 from synapse.core.extension import Extensions
-from synapse.core.message import Json, TextPart
+from synapse.core.message import TextPart
 from synapse.core.requests import (
     MOST_FINISHED,
     CancelTask,
@@ -158,7 +158,7 @@ class World:
     async def status(self, agent: AgentEntry) -> AgentStatus:
         return AgentStatus(state=READY, why="", source="script", since=FakeClock().now())
 
-    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[Json, None]:
+    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[dict[str, Any], None]:
         name = next(name for name, entry in self.entries.items() if entry is agent)
         self.watched[name] += 1
         try:
@@ -170,6 +170,11 @@ class World:
                     yield json.loads(to_json(status_object(status)))
         finally:
             self.watched[name] -= 1
+
+    async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any] | None:
+        if agent is not ADA:
+            raise UnsupportedOperation("this agent has no terminal")
+        return None if known == "7" else {"version": "7", "lines": [["x"]] * (lines + 1)}
 
     def answer_directly(self, name: str) -> None:
         """Let this agent answer with plain messages."""

@@ -37,9 +37,9 @@ export const view = {
     const draw = () => {
       const row = live.row(id);
       if (!row) return drawMissing();
-      fill(head, PHONE.matches ? h("a", { class: "button quiet", href: "#/agents" }, "‹") : null, mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
+      fill(head, PHONE.matches ? h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹") : null, mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
         h("span", { class: "muted" }, [row.agent_type, row.folder, row.machine].filter(Boolean).join(" · ")),
-        h("div", { class: "end" }, h("a", { class: "button", href: `#/send?to=${encodeURIComponent(row.id)}` }, "Send a message")));
+        h("div", { class: "end" }, h("a", { class: "button", href: `#/send?to=${encodeURIComponent(row.id)}`, "aria-label": `Send a message to ${row.name}` }, "Send")));
       drawNeeds(row);
       drawTerminal(row);
       drawWork(row);

@@ -42,7 +42,7 @@ export const view = {
       fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
       fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
         mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, `${need.title}  ${need.detail}`))));
+        h("span", { class: "row-why" }, need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`))));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 

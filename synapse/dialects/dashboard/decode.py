@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
@@ -11,6 +12,7 @@ from synapse.core.errors import InvalidField, InvalidRequest
 from synapse.core.message import FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.requests import (
     AnswerQuestion,
+    GetAgentScreen,
     GetFigures,
     GetTimeline,
     ListTasks,
@@ -30,6 +32,8 @@ TASK: Final = "taskId"
 NUMBER: Final = "number"
 MOST_FILES: Final = 100
 LAST_SEQ: Final = 2**63 - 1
+
+_VERSION: Final = re.compile(r'(?:W/)?"([\w.:-]{1,100})"', re.ASCII)
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
@@ -97,6 +101,12 @@ class EventsShape(msgspec.Struct):
     after: Seq | None = None
 
 
+class ScreenShape(msgspec.Struct):
+    """The query of a screen; `lines` is how much of its scrollback to show, too."""
+
+    lines: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+
+
 class FiguresShape(msgspec.Struct):
     hours: int = 1
 
@@ -138,6 +148,7 @@ _SEEN: Final = _Reader(SeenShape, '{"until": "2026-01-31T10:30:00Z"}')
 _TASKS: Final = _Reader(TasksShape)
 _TIMELINE: Final = _Reader(TimelineShape)
 _EVENTS: Final = _Reader(EventsShape)
+_SCREEN: Final = _Reader(ScreenShape)
 _FIGURES: Final = _Reader(FiguresShape)
 
 
@@ -204,6 +215,13 @@ def decode_events(wire: WireRequest) -> WatchOverview:
 
 def decode_task_events(wire: WireRequest) -> SubscribeTask:
     return SubscribeTask(task_id=wire.params[TASK], after=_position(wire))
+
+
+def decode_screen(wire: WireRequest) -> GetAgentScreen:
+    """Decodes a request for a screen; `If-None-Match` names the version that the page has."""
+    known = _VERSION.fullmatch(wire.header(b"if-none-match"))
+    lines = _SCREEN.read_query(wire.query()).lines
+    return GetAgentScreen(agent=wire.params[AGENT], lines=lines, known=known[1] if known else "")
 
 
 def decode_figures(wire: WireRequest) -> GetFigures:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from synapse.core.address import PERSON, SYSTEM
-from synapse.core.errors import NotFound, QuestionGone, SynapseError, describe
+from synapse.core.errors import NotFound, QuestionGone, SynapseError, UnsupportedOperation, describe
 from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.message import FilePart, Json, Role, media_type_of
 from synapse.core.requests import (
@@ -48,6 +48,7 @@ _FILE_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
 )
+_REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
 _LONGEST_FILE_NAME: Final = 120
 
 
@@ -79,8 +80,22 @@ def encode_timeline(timeline: Timeline) -> bytes:
     return to_json({"events": events, "next_after": timeline.next_after})
 
 
-def encode_figures(figures: Json) -> bytes:
-    return to_json(figures)
+def encode_screen(screen: Json | None) -> WireAnswer:
+    """Returns a screen with its version as the ETag; 304 if the page has that version."""
+    if screen is None:
+        return WireAnswer(304, b"", _REVALIDATED)
+    version = f'"{screen.get("version", "")}"'.encode("ascii", "replace")
+    return WireAnswer(200, to_json(screen), (*_REVALIDATED, (b"etag", version)))
+
+
+def encode_screen_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`. An agent without a terminal has no such document."""
+    answer = encode_error(error)
+    return answer._replace(status=404) if isinstance(error, UnsupportedOperation) else answer
+
+
+def encode_json(fields: Json | None) -> bytes:
+    return to_json(fields)
 
 
 def encode_nothing(_nothing: None) -> bytes:

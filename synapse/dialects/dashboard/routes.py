@@ -75,6 +75,9 @@ def _file(wire: WireRequest) -> Call[Task]:
 _ASKS: Final[Mapping[str, Ask]] = {
     "overview": lambda _: Call(GetOverview(), encode.encode_overview, headers=NO_STORE),
     "agent": lambda wire: Call(GetAgentOverview(wire.params[AGENT]), encode.encode_agent, headers=NO_STORE),
+    "screen": lambda wire: Call(
+        decode.decode_screen(wire), encode.encode_json, encode.encode_screen_error, answer=encode.encode_screen
+    ),
     "send": _send,
     "answer_agent": _answer_agent,
     "seen": lambda wire: Call(decode.decode_seen(wire), encode.encode_nothing, headers=NO_STORE),
@@ -84,5 +87,5 @@ _ASKS: Final[Mapping[str, Ask]] = {
     "answer": lambda wire: Call(decode.decode_answer(wire), encode.encode_task_answer, headers=NO_STORE),
     "cancel": lambda wire: Call(CancelTask(wire.params[TASK], exact=True), encode.encode_task_answer, headers=NO_STORE),
     "resolve": lambda wire: Call(decode.decode_resolve(wire), encode.encode_task_answer, headers=NO_STORE),
-    "figures": lambda wire: Call(decode.decode_figures(wire), encode.encode_figures, headers=NO_STORE),
+    "figures": lambda wire: Call(decode.decode_figures(wire), encode.encode_json, headers=NO_STORE),
 }

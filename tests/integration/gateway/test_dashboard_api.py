@@ -50,11 +50,21 @@ steps = [{{ wait = 600 }}]
 [default]
 steps = [{{ answer = "{{text}}" }}]
 """
-CONFIG = "[rate_limit]\nopen_streams = 4\nrequests_per_minute = 0\n"
+CONFIG = """
+[rate_limit]
+open_streams = 4
+requests_per_minute = 0
+
+[[agents]]
+id = "terminal"
+profile = "dummy"
+instructions = false
+"""
 ACTIONS = {
     "overview": "read",
     "events": "read",
     "agent": "read",
+    "screen": "attach",
     "send": "send",
     "answer_agent": "approve",
     "seen": "read",
@@ -215,7 +225,7 @@ def test_the_overview_comes_first_then_rows_and_every_event_once(served: Served)
     with page(served) as viewer:
         first = viewer.events[0]
         assert (first.name, int(first.id)) == ("overview", first.data["cursor"])
-        assert [row["id"] for row in first.data["agents"]] == ["ada", "bob"]
+        assert {"ada", "bob"} <= {row["id"] for row in first.data["agents"]}
         assert first.data["cursor"] == served.last_seq()
 
         task = served.send("hello")
@@ -485,6 +495,21 @@ def test_a_key_sees_its_own_agents_and_tasks_only(served: Served) -> None:
         assert "secret of ops" not in served.ask("GET", "agents/bob", key=key).body.decode()
     assert served.ask("GET", "agents/ada", key=of_bob).status == 404
     assert "secret of ops" not in served.ask("GET", "agents/ada", key=private).body.decode()
+
+
+def test_a_screen_is_read_once_for_each_version_by_those_who_may_attach(served: Served) -> None:
+    with page(served) as viewer:
+        viewer.until_row("terminal", "ready")
+    path = "/dashboard/agents/terminal/screen"
+    first = served.gateway.ask("GET", f"{path}?lines=5", key=served.key)
+    again = served.gateway.ask("GET", path, key=served.key, If_None_Match=first.headers["etag"])
+
+    assert first.status == 200, first.body
+    assert (first.json["columns"] >= 80, len(first.json["lines"]) >= first.json["rows"]) == (True, True)
+    assert first.headers["etag"] == f'"{first.json["version"]}"'
+    assert (again.status, again.body) == (304, b"")
+    assert served.ask("GET", "agents/ada/screen").status == 404
+    assert served.ask("GET", "agents/nobody/screen").status == 404
 
 
 def test_errors_below_the_path_are_of_this_dialect(served: Served) -> None:

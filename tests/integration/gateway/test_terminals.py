@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
 
 from synapse.attach.output_ring import KEPT_BYTES
 from synapse.attach.terminal_frames import MAX_IN_FLIGHT, Kind
@@ -276,7 +277,9 @@ async def test_a_connection_shows_a_bounded_number_of_terminals(served: Served) 
 async def test_a_browser_gets_the_subprotocol_that_it_offers(served: Served) -> None:
     url = f"ws://localhost:{served.port}/dashboard/terminals"
     async with connect(
-        url, additional_headers={"Authorization": f"Bearer {served.key}"}, subprotocols=["synapse.terminals"]
+        url,
+        additional_headers={"Authorization": f"Bearer {served.key}"},
+        subprotocols=[Subprotocol("synapse.terminals")],
     ) as socket:
         assert socket.subprotocol == "synapse.terminals"
 

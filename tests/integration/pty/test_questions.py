@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -396,3 +397,39 @@ async def test_an_option_that_names_its_key_is_chosen_by_that_key_alone(
     assert [option.effect for option in question.options] == [OptionEffect.ALLOW, OptionEffect.DENY]
     assert f"chose: {said}" in shown
     assert turn.keys() == pressed
+
+
+TWO_DIALOGS = """
+import os, sys, tty
+tty.setraw(0)
+for about in ("first", "second"):
+    lines = ["─" * 40, f" run {about}", " Go on?", "   1. Yes", "   2. No", " Esc to cancel"]
+    os.write(1, ("\\x1b[2J\\x1b[H" + "\\r\\n".join(lines)).encode())
+    os.read(0, 1)
+"""
+
+
+async def test_whoever_watches_is_told_of_the_next_question_although_the_state_is_the_same() -> None:
+    async with asyncio.timeout(3 * BOUND), staged((sys.executable, "-c", TWO_DIALOGS), asking()) as stage:
+        told = asyncio.Event()
+        stage.driver.watch(lambda _status: told.set())
+        await stage.sees("run first")
+        while (first := stage.driver.view().question) is None:
+            await told.wait()
+            told.clear()
+        assert first.detail == "run first"
+
+        told.clear()
+        stage.program.type_keys(b"x")
+        await told.wait()
+        second = stage.driver.view()
+        assert (second.state, second.question and second.question.detail) == ("waiting", "run second")
+
+
+async def test_a_state_keeps_the_date_of_its_start() -> None:
+    async with asyncio.timeout(3 * BOUND), staged((sys.executable, "-c", TWO_DIALOGS), asking()) as stage:
+        await stage.sees("run first")
+        await until(lambda: stage.driver.view().question is not None, "a question", stage.screen)
+        dates = {stage.driver.view().since for _ in range(50)}
+
+    assert len(dates) == 1

@@ -67,7 +67,7 @@ def test_its_caller_is_this_user_with_the_actions_of_the_session(sessions: Sessi
     caller = session.caller()
 
     assert (caller.scope, caller.sees_all, caller.name) == ("local", True, "dashboard")
-    assert caller.actions == {"read"}
+    assert caller.actions == frozenset({"read"})
     assert caller.session_id == session.session_id
     assert not any((caller.is_person, caller.may_decide, caller.is_own_user, caller.key_id))
 

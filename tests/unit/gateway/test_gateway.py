@@ -22,4 +22,4 @@ def test_a_person_may_do_everything() -> None:
     ids=["agent", "doubtful", "no terminal"],
 )
 def test_others_may_do_nothing_that_belongs_to_people(caller: Caller) -> None:
-    assert limited(caller).actions == {"read", "send", "cancel"}
+    assert limited(caller).actions == frozenset({"read", "send", "cancel"})

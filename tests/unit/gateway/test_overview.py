@@ -17,11 +17,19 @@ from synapse.client.seen import seen_until
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import LOCAL_SCOPE, READ, Caller
 from synapse.core.driver import DeliveryUncertain, Failed, Typing
-from synapse.core.errors import AgentNotFound, AgentNotResponding, Forbidden, StoreFailed, TaskNotFound
+from synapse.core.errors import (
+    AgentNotFound,
+    AgentNotResponding,
+    Forbidden,
+    StoreFailed,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from synapse.core.events import Update
 from synapse.core.requests import (
     EventsMissed,
     GetAgentOverview,
+    GetAgentScreen,
     GetOverview,
     GetTimeline,
     ListTasks,
@@ -358,6 +366,22 @@ async def test_an_agent_that_is_not_here_has_no_overview() -> None:
     async with world() as here:
         with pytest.raises(AgentNotFound):
             await here.ask(GetAgentOverview("nobody"), OPERATOR)
+
+
+async def test_a_screen_comes_from_the_agents_host_to_those_who_may_attach() -> None:
+    attaching = replace(OPERATOR, actions=frozenset({"attach"}), agents=frozenset({"ada", BOB_NAME}))
+    async with world() as here:
+        shown = await here.ask(GetAgentScreen(agent="ada", lines=2), attaching)
+
+        assert len(shown["lines"]) == 3
+        assert await here.ask(GetAgentScreen(agent="ada", known="7"), attaching) is None
+        with pytest.raises(UnsupportedOperation):
+            await here.ask(GetAgentScreen(agent=BOB_NAME), attaching)
+        with pytest.raises(AgentNotFound):
+            await here.ask(GetAgentScreen(agent="nobody"), attaching)
+        for caller in (OPERATOR, Caller(is_owner=True), replace(OPERATOR, actions=frozenset({"read", "approve"}))):
+            with pytest.raises(Forbidden):
+                await here.ask(GetAgentScreen(agent="ada"), caller)
 
 
 async def test_a_timeline_comes_in_pages_and_only_to_those_who_see_the_task() -> None:

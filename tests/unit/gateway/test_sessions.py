@@ -238,6 +238,9 @@ async def test_no_log_has_a_secret(routes: SessionRoutes, caplog: pytest.LogCapt
         (GatewayConfig(host="localhost"), "http://localhost:8000", "http://127.0.0.1:8000"),
         (GatewayConfig(host="::1"), "http://localhost:8000", "http://[::1]:8000"),
         (GatewayConfig(), "https://localhost:8000", "https://localhost:8000"),
+        (GatewayConfig(host="0.0.0.0"), "https://0.0.0.0:8000", "https://localhost:8000"),
+        (GatewayConfig(host="0.0.0.0", behind_proxy=True), "http://0.0.0.0:8000", "http://127.0.0.1:8000"),
+        (GatewayConfig(host="10.0.0.5"), "https://10.0.0.5:8000", "https://10.0.0.5:8000"),
         (GatewayConfig(public_url="http://gw.example"), "http://gw.example", "http://gw.example"),
     ],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import InvalidField, SearchNotReady, StoreTooNew, UnsupportedOperation
+from synapse.core.events import TaskEvent
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.store import search
@@ -43,7 +44,7 @@ async def test_messages_and_answers_are_found_newest_change_first(store: AnyStor
     assert await found(store, "parser lexer") == ["a"]
     assert await found(store, '"lexer is done"') == []
 
-    grown = [first, working, handed("the lexer is ", "a", at=4)]
+    grown: list[TaskEvent] = [first, working, handed("the lexer is ", "a", at=4)]
     await keep(store, handed("done", "a", at=5, append=True), before=grown)
     assert await found(store, '"lexer is done"') == ["a"]
 
@@ -218,6 +219,19 @@ async def test_a_deleted_index_is_built_again(sqlite: LeasedStore, tmp_path: Pat
         file.unlink()
 
     assert await found(sqlite, "parser") == ["a"]
+    assert [body for _, body in indexed(tmp_path)] == ["parser"]
+
+
+async def test_deleted_texts_leave_the_index(sqlite: LeasedStore, tmp_path: Path) -> None:
+    first = opened("a", message=message("parser", "m-a"))
+    await keep(sqlite, first)
+    await ask(sqlite, "b", "lexer")
+    await sqlite.update_search(1)
+    await keep(sqlite, hidden("a"), before=[first])
+
+    await sqlite.update_search(1)
+
+    assert [body for _, body in indexed(tmp_path)] == ["lexer"]
 
 
 async def test_an_index_of_an_older_schema_is_built_again(

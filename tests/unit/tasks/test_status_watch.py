@@ -125,6 +125,20 @@ async def test_the_same_status_is_never_sent_twice_and_nothing_is_read_without_a
         assert reader.told == []
 
 
+async def test_what_a_change_brings_about_a_moment_later_is_seen_too() -> None:
+    driver = CountingDriver()
+    async with reading(AgentHarness(driver)) as reader:
+        await all_reads()
+        looks = driver.looks
+        driver.tell()
+        async with asyncio.timeout(BOUND):
+            while driver.looks == looks:
+                await pause(0)
+        driver.gate = ("a person types", HoldReason.PERSON)  # and nothing tells it
+
+        await reader.until(lambda status: status.view.gate == "a person types")
+
+
 async def test_changes_are_gathered() -> None:
     loop = asyncio.get_running_loop()
     async with working(AgentHarness()) as harness, reading(harness) as reader:

@@ -1,7 +1,7 @@
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
       start) words="--help --json --name --no-instructions --no-mcp --port" ;;
@@ -25,6 +25,7 @@ _synapse() {
       answer) words="--help --json" ;;
       resolve) words="--delivered --fail --help --json --retry" ;;
       gateway) words="--behind-proxy --config --grpc-port --help --host --no-auth --port --public-url --tls-cert --tls-key" ;;
+      dashboard) words="--all --help --json --no-open --port --read-only" ;;
       external) words="--help" ;;
       push) words="--help" ;;
       keys) words="--help" ;;
@@ -44,9 +45,10 @@ _synapse() {
       answer|approve|attach|deny|logs|queue|restart|send|status|stop|tasks) words=$(synapse completion agents 2>/dev/null) ;;
       start) words="claude codex copilot dummy gemini opencode" ;;
       completion) words="bash zsh fish" ;;
+      dashboard) words="sessions revoke" ;;
       external) words="add list send cancel remove" ;;
       mcp) words="config" ;;
-      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway external push keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
+      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))

@@ -18,6 +18,7 @@ from synapse.core.requests import (
     CancelTask,
     ForAgent,
     GetAgentOverview,
+    GetAgentScreen,
     GetFigures,
     GetOverview,
     GetTask,
@@ -71,6 +72,7 @@ def test_every_operation_has_a_route() -> None:
             MarkSeen(agent="ada", until=datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
         ),
         ("figures", {}, None, GetFigures(1)),
+        ("screen", {"agentId": "ada"}, None, GetAgentScreen(agent="ada")),
     ],
 )
 def test_a_request_is_decoded(operation: str, params: dict[str, str], body: object, request_: Request[object]) -> None:
@@ -133,6 +135,18 @@ def test_a_stream_resumes_by_the_header_or_the_query(headers: Any, query: str, a
 
 
 @pytest.mark.parametrize(
+    ("given_", "known"),
+    [(b'"7.12"', "7.12"), (b'W/"7"', "7"), (b"7", ""), (b'"', ""), (b'"\xff"', ""), (b'"a", "b"', ""), (b"*", "")],
+)
+def test_a_page_names_the_screen_that_it_has(given_: bytes, known: str) -> None:
+    headers = ((b"if-none-match", given_),)
+
+    request = ask("screen", query="lines=40", headers=headers, agentId="ada").request
+
+    assert request == GetAgentScreen(agent="ada", lines=40, known=known)
+
+
+@pytest.mark.parametrize(
     ("operation", "body", "query", "words"),
     [
         ("send", None, "", "the body is empty"),
@@ -158,6 +172,7 @@ def test_a_stream_resumes_by_the_header_or_the_query(headers: Any, query: str, a
         ("timeline", None, "after=-1", "after"),
         ("task_events", None, "after=x", "after"),
         ("figures", None, "hours=day", "hours"),
+        ("screen", None, "lines=1001", "lines"),
     ],
 )
 def test_what_is_wrong_is_named(operation: str, body: object, query: str, words: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from synapse.core.address import PERSON, SYSTEM
-from synapse.core.errors import NotFound, QuestionGone, RateLimited, SynapseError, TaskNotFound
+from synapse.core.errors import NotFound, QuestionGone, RateLimited, SynapseError, TaskNotFound, UnsupportedOperation
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -283,6 +283,21 @@ def test_the_overview_and_one_agent() -> None:
         "agent": row,
         "status": {"state": "ready"},
     }
+
+
+def test_a_screen_has_its_version_as_etag_and_is_sent_once() -> None:
+    call = ask("screen", agentId="ada")
+    assert isinstance(call, Call)
+    assert call.answer is not None
+    assert call.encode_error is not None
+    shown, same = call.answer({"version": "7", "lines": []}), call.answer(None)
+
+    assert (shown.status, dict(shown.headers)[b"etag"]) == (200, b'"7"')
+    assert json.loads(shown.body) == {"version": "7", "lines": []}
+    assert (same.status, same.body) == (304, b"")
+    assert call.encode_error(UnsupportedOperation("no terminal")).status == 404
+    assert call.encode_error(TaskNotFound("t")).status == 404
+    assert call.encode_error(RateLimited("slow", seconds=1)).status == 429
 
 
 def test_a_stream_of_one_task_begins_with_the_whole_task() -> None:
