@@ -43,7 +43,7 @@ from synapse.core.requests import (
     WatchOverview,
 )
 from synapse.core.task import Task, TaskState
-from synapse.gateway import overview
+from synapse.gateway import overview, tasks
 from synapse.gateway.overview import AWAY_SECONDS, limited_row
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import ADA, BOB_NAME, BOUND, LAPTOP, OPERATOR, PHONE, World, world
@@ -144,8 +144,8 @@ async def test_two_viewers_share_one_stream_of_each_host_which_ends_with_the_las
             async with viewing(here) as second:
                 assert here.watched == {"ada": 1, "bob": 1}
                 await answered(here)
-                for viewer in (first, second):
-                    await viewer.until(lambda viewer=viewer: viewer.state("ada") == "done")
+                await first.until(lambda: first.state("ada") == "done")
+                await second.until(lambda: second.state("ada") == "done")
             assert here.watched == {"ada": 1, "bob": 1}
         assert here.watched.total() == 0
 
@@ -246,7 +246,7 @@ async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_ag
         await viewer.until(lambda: viewer.state("carl") == "ready")
         again = AgentEntry("synapse-codex-8123", "codex", name="carl", inbox="carl", pid=7)
         here.entries["carl"] = again
-        await viewer.until(lambda: (viewer.row("carl") or {}).get("agent_id") == "synapse-codex-8123")
+        await viewer.until(lambda: (row := viewer.row("carl")) and row["agent_id"] == "synapse-codex-8123")
         await viewer.until(lambda: viewer.state("carl") == "ready")
         assert here.watched["carl"] == 1
 
@@ -436,4 +436,18 @@ async def test_a_page_for_a_caller_of_some_agents_is_filled_from_the_next_ones()
         then = await here.ask(ListTasks(limit=2, cursor=page.next_cursor), ONLY_ADA)
 
         assert [task.id for task in (*page.tasks, *then.tasks)] == wanted[::-1]
-        assert then.next_cursor == ""
+        assert (then.next_cursor, then.is_counted) == ("", False), "how many there are of others is not told"
+
+
+async def test_a_filter_that_few_tasks_pass_reads_a_bounded_part_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(tasks, "MOST_READS", 2)
+    async with world() as here:
+        wanted = await answered(here, "the oldest")
+        for number in range(7):
+            await answered(here, f"bob {number}", agent=BOB_NAME)
+        pages = [await here.ask(ListTasks(limit=2), ONLY_ADA)]
+        while pages[-1].next_cursor:
+            pages.append(await here.ask(ListTasks(limit=2, cursor=pages[-1].next_cursor), ONLY_ADA))
+
+        assert [[task.id for task in page.tasks] for page in pages] == [[], [wanted.id]]
