@@ -231,14 +231,21 @@ def test_texts_stay_in_sight_beside_lanes_that_are_not(page: Page) -> None:
 
 def test_on_a_phone_the_flow_is_a_list(browser: Browser) -> None:
     with opened(browser, PHONE) as page:
-        mount(page, "flow", rows=[agent_row("codex")], tasks=page_of([task_row("one", "codex", 0)]))
+        agents = ["codex", *(f"agent-{n}" for n in range(6))]
+        tasks = [
+            task_row("one", "codex", 0),
+            *(task_row(name, name, 10, from_agent="synapse-codex") for name in agents),
+        ]
+        mount(page, "flow", rows=[agent_row(name) for name in agents], tasks=page_of(tasks))
 
         row = page.locator("[data-key=one]")
         expect(row.locator(".flow-brief")).to_have_text("user → codex")
         expect(row.locator(".flow-brief")).to_be_visible()
         expect(row.locator(".flow-text")).to_have_text("message one")
         expect(row.locator(".flow-dots")).to_have_text("●○○○○")
-        expect(row.locator(".flow-arrow")).to_be_hidden()
+        expect(page.locator(".flow-arrow:visible, .flow-far:visible")).to_have_count(0)
+        tall = page.locator(".flow-link").evaluate_all("(links) => links.map((link) => link.clientHeight)")
+        assert set(tall) == {tall[0]}
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
 
 
