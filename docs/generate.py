@@ -54,6 +54,10 @@ PURPOSES: Final = {
     "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",
     "GET /status/watch": "events `status`: the whole of `GET /status` now, then whenever it has changed, at most 20"
     " times a second; takes `?finished=N`, too",
+    "GET /screen": "what the agent's terminal shows, and with `?lines=N` the end of its scrollback: `lines` of runs,"
+    " each a text and perhaps a style (`fg`, `bg`: a number of the palette or `#rrggbb`; `b`, `d`, `i`, `u`, `r`, `s`);"
+    " `If-None-Match` with the `version` answers 304; on the Unix socket only, not for other agents; 404 without a"
+    " terminal",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",

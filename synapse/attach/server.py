@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
@@ -107,24 +107,47 @@ class _Frames:
         return frame
 
 
+class ViewerConnection(Protocol):
+    """A viewer, as AttachServer decides who of them types; compared by identity."""
+
+    wants_to_type: bool
+    size: tuple[int, int] | None
+
+    def tell(self, frame: Role | Size) -> None:
+        """Sends the viewer its role, or the size of the program's terminal."""
+        ...
+
+    def repaint(self) -> None:
+        """Shows the viewer the whole screen again."""
+        ...
+
+
 @dataclass(eq=False)
 class _Connection:
-    """One viewer, what it wants, and the frames to send it."""
+    """One viewer of `/attach`, what it wants, and the frames to send it."""
 
     viewer: Viewer
+    terminal: WatchedTerminal
     wants_to_type: bool = False
     size: tuple[int, int] | None = None
     frames: _Frames = field(default_factory=_Frames)
 
+    def tell(self, frame: Role | Size) -> None:
+        self.frames.put(frame)
+
+    def repaint(self) -> None:
+        """Starts the viewer with a picture of the present screen."""
+        self.terminal.watch(self.viewer.receive, lambda picture: self.viewer.begin(_PLAIN + picture))
+
 
 class AttachServer:
-    """Serves all viewers of one agent."""
+    """Serves all viewers of one agent, and decides who of them types, also of those that `TerminalServer` serves."""
 
     def __init__(self, terminal: WatchedTerminal, *, agents_may_attach: bool = False) -> None:
         self._terminal = terminal
         self._agents_may_attach = agents_may_attach
-        self._connections: list[_Connection] = []
-        self._keyboard_owner: _Connection | None = None
+        self._connections: list[ViewerConnection] = []
+        self._keyboard_owner: ViewerConnection | None = None
 
     async def __call__(self, channel: ViewerChannel, caller: Caller) -> None:
         """Serves one viewer until it leaves or the program ends.
@@ -132,24 +155,67 @@ class AttachServer:
         Raises:
             PersonRequired: the caller is not a person.
         """
-        if not (caller.may_decide or self._agents_may_attach):
-            raise PersonRequired("only a person may attach to an agent's terminal", hint=caller.objection)
+        self.check_person(caller)
         await channel.accept()
-        connection = _Connection(Viewer())
-        self._connections.append(connection)
-        self._watch(connection)
-        connection.frames.put(Size(*self._terminal.size))
+        connection = _Connection(Viewer(), self._terminal)
+        connection.repaint()
         try:
-            await self._serve(channel, connection)
+            with self.joined(connection):
+                await self._serve(channel, connection)
         finally:
             self._terminal.unwatch(connection.viewer.receive)
-            self._connections.remove(connection)
-            if self._keyboard_owner is connection:
-                self._give_keyboard(next((other for other in self._connections if self._may_type(other)), None))
 
-    def _watch(self, connection: _Connection) -> None:
-        """Starts the viewer with a picture of the present screen."""
-        self._terminal.watch(connection.viewer.receive, lambda picture: connection.viewer.begin(_PLAIN + picture))
+    def check_person(self, caller: Caller) -> None:
+        """Raises PersonRequired unless the caller may attach."""
+        if not (caller.may_decide or self._agents_may_attach):
+            raise PersonRequired("only a person may attach to an agent's terminal", hint=caller.objection)
+
+    @contextlib.contextmanager
+    def joined(self, connection: ViewerConnection) -> Generator[None, None, None]:
+        """Counts the viewer among those of the terminal; the keyboard of one that leaves goes to the next."""
+        self._connections.append(connection)
+        connection.tell(Size(*self._terminal.size))
+        try:
+            yield
+        finally:
+            self._connections.remove(connection)
+            self._release_keyboard(connection)
+
+    def types(self, connection: ViewerConnection) -> bool:
+        """Returns whether the viewer's keys reach the program."""
+        return self._keyboard_owner is connection
+
+    async def wait_until_drained(self) -> None:
+        """Waits a while if the program does not read its keys; after that they are lost, as on any terminal."""
+        end = asyncio.get_running_loop().time() + _DRAIN_LIMIT_SECONDS
+        while not self._terminal.takes_keys and asyncio.get_running_loop().time() < end:
+            await asyncio.wait((self._terminal.exited,), timeout=_DRAIN_SECONDS)
+
+    def handle(self, frame: ToHost, connection: ViewerConnection) -> None:
+        """Does what the viewer asks."""
+        match frame:
+            case Hello():
+                self._greet(frame, connection)
+            case Resize(columns, rows):
+                connection.size = columns, rows
+                if self.types(connection):
+                    self._fit(connection)
+            case Take():
+                if connection.wants_to_type:
+                    self._give_keyboard(connection)
+            case _:
+                assert_never(frame)
+
+    def _greet(self, hello: Hello, connection: ViewerConnection) -> None:
+        connection.size, connection.wants_to_type = (hello.columns, hello.rows), hello.types
+        if hello.types and (hello.take or (self._keyboard_owner is None and self._may_type(connection))):
+            self._give_keyboard(connection)
+            return
+        if not hello.types:
+            self._release_keyboard(connection)
+        elif self.types(connection):
+            self._fit(connection)
+        connection.tell(Role(types=self.types(connection)))
 
     async def _serve(self, channel: ViewerChannel, connection: _Connection) -> None:
         jobs = [
@@ -180,7 +246,7 @@ class AttachServer:
         """Sends the program's output; returns after the last of it."""
         while (data := await connection.viewer.take()) is not None:
             if connection.viewer.is_behind:
-                self._watch(connection)
+                connection.repaint()
             elif data:
                 await channel.send(data)
 
@@ -195,61 +261,42 @@ class AttachServer:
                 if isinstance(received, str):
                     frame = decode_to_host(received)
                     if frame is not None:
-                        self._handle(frame, connection)
-                elif self._keyboard_owner is connection:
-                    await self._wait_until_drained()
+                        self.handle(frame, connection)
+                elif self.types(connection):
+                    await self.wait_until_drained()
                     keyboard.receive(received)
                 elif connection.frames.is_empty:
                     connection.frames.put(Role(types=False))
         finally:
             keyboard.close()
 
-    async def _wait_until_drained(self) -> None:
-        """Waits a while if the program does not read its keys; after that they are lost, as on any terminal."""
-        end = asyncio.get_running_loop().time() + _DRAIN_LIMIT_SECONDS
-        while not self._terminal.takes_keys and asyncio.get_running_loop().time() < end:
-            await asyncio.wait((self._terminal.exited,), timeout=_DRAIN_SECONDS)
-
-    def _handle(self, frame: ToHost, connection: _Connection) -> None:
-        match frame:
-            case Hello(columns, rows, types, take):
-                connection.size, connection.wants_to_type = (columns, rows), types
-                if types and (take or (self._keyboard_owner is None and self._may_type(connection))):
-                    self._give_keyboard(connection)
-                else:
-                    connection.frames.put(Role(types=self._keyboard_owner is connection))
-            case Resize(columns, rows):
-                connection.size = columns, rows
-                if self._keyboard_owner is connection:
-                    self._fit(connection)
-            case Take():
-                if connection.wants_to_type:
-                    self._give_keyboard(connection)
-            case _:
-                assert_never(frame)
-
-    def _may_type(self, connection: _Connection) -> bool:
+    def _may_type(self, connection: ViewerConnection) -> bool:
         """Returns whether the viewer may have the keyboard without taking it."""
         return connection.wants_to_type and not self._terminal.has_person
 
-    def _give_keyboard(self, connection: _Connection | None) -> None:
+    def _release_keyboard(self, connection: ViewerConnection) -> None:
+        """Gives the keyboard to the next viewer who wants to type, if this one has it."""
+        if self._keyboard_owner is connection:
+            self._give_keyboard(next((other for other in self._connections if self._may_type(other)), None))
+
+    def _give_keyboard(self, connection: ViewerConnection | None) -> None:
         before, self._keyboard_owner = self._keyboard_owner, connection
         if before is not None and before is not connection:
-            before.frames.put(Role(types=False))
+            before.tell(Role(types=False))
         if connection is not None:
             # The size first, so that the viewer knows whether the picture fits.
             self._fit(connection)
-            connection.frames.put(Role(types=True))
+            connection.tell(Role(types=True))
 
-    def _fit(self, connection: _Connection) -> None:
+    def _fit(self, connection: ViewerConnection) -> None:
         """Resizes the terminal to the size of the viewer who types."""
         if connection.size is None or self._terminal.has_person or connection.size == self._terminal.size:
             return
         self._terminal.resize(*connection.size)
         for other in self._connections:
-            other.frames.put(Size(*connection.size))
+            other.tell(Size(*connection.size))
             # Only full-screen programs repaint for another size, and the previous picture may not have fitted.
-            self._watch(other)
+            other.repaint()
 
 
 class Keyboard:

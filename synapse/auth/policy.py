@@ -54,6 +54,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.GetStatus: READ,
     requests.FollowStatus: READ,
     requests.WatchStatus: READ,
+    requests.GetScreen: ATTACH,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,

@@ -64,6 +64,7 @@ from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Any
 
 LIST_EXAMPLES = """
@@ -113,6 +114,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "question",
         "store_fault",
         "tools",
+        "owes",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:
@@ -220,12 +222,26 @@ def run_status(arguments: list[str]) -> int:
     if not options.target:
         return run_list(["--json"] if options.json else [])
     registry = open_registry()
+    asked_at = _now()
     found = _agent_or_task(options.target, registry)
     if isinstance(found, HostReply):
         _show_agent(found, explain=options.explain, as_json=options.json)
     else:
         _show_task(*found, as_json=options.json)
+    if not options.json:  # which is for programs
+        from synapse.client.seen import person_saw, person_saw_end
+
+        if isinstance(found, HostReply):
+            person_saw(registry, found.entry.agent_id, asked_at)
+        else:
+            person_saw_end(registry, found[0].agent_id, found[1])
     return 0
+
+
+def _now() -> datetime:
+    from synapse.config.process import SystemClock
+
+    return SystemClock().now()
 
 
 def _agent_or_task(target: str, registry: FileRegistry) -> HostReply | tuple[AgentEntry, dict[str, Any]]:
@@ -262,6 +278,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
     if tools_of(body):
         print_result(f"  tools    {plain(tools_of(body))}")
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
+    _show_owed(body)
     _show_held(held_in(body), entry)
     for line in attention_lines([reply]):
         print_result(f"  {line}")
@@ -269,6 +286,12 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _show_owed(body: dict[str, Any]) -> None:
+    for owed in objects_in(body, "owes"):
+        about = f"task {plain(str(owed.get('task_id', ''))[:8])} of {plain(str(owed.get('to', '')))}"
+        print_result(f"  owes     the answer to {about}: {plain(str(owed.get('text', '')))[:200]}")
 
 
 def _explain(reply: HostReply) -> None:
@@ -310,9 +333,7 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
 
 def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:
     if held:
-        from synapse.config.process import SystemClock
-
-        lasting = how_long(held.get("since"), SystemClock().now())
+        lasting = how_long(held.get("since"), _now())
         print_result(
             f"  held     {messages_in(held)} {lasting}: {why_held(held)}  ({release_step(held, short_name(entry))})"
         )

@@ -7,6 +7,8 @@ from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.trust import settings_here
 from synapse.client.hosts import find_agent, is_suspended, not_responding, open_registry
+from synapse.client.seen import person_saw
+from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -32,7 +34,8 @@ def run_attach(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     flags = {"detach_key": options.detach_key}
     settings = settings_here(uses=() if options.detach_key else ("detach_key",), load=lambda: load_settings(flags))
-    entry = find_agent(options.agent, open_registry())
+    registry = open_registry()
+    entry = find_agent(options.agent, registry)
     if entry.agent_type == SCRIPTED:
         raise UnsupportedOperation(
             f"{entry.agent_id} plays a script and has no terminal", hint=f"synapse logs {short_name(entry)}"
@@ -47,7 +50,13 @@ def run_attach(arguments: list[str]) -> int:
     attach_options = AttachOptions(
         types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
     )
-    ended = attach(entry.socket, attach_options, PersonTerminal())
+    clock = SystemClock()
+    person_saw(registry, entry.agent_id, clock.now())
+    try:
+        ended = attach(entry.socket, attach_options, PersonTerminal())
+    finally:
+        # What the agent answered meanwhile was on the screen.
+        person_saw(registry, entry.agent_id, clock.now())
     print_notice(f"[{short_name(entry)}] {ended.why}")
     if ended.lost:
         return NOT_RESPONDING

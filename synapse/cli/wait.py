@@ -34,6 +34,7 @@ from synapse.client.hosts import (
     suspended_hint,
 )
 from synapse.client.lines import plain
+from synapse.client.seen import person_saw_end
 from synapse.client.views import (
     ASKS,
     attention_of,
@@ -99,7 +100,9 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         return print_error(error, as_json=options.has("--json"), task_id=task_id)
     finally:
         watch.close()
-    return report(watch.receiver, task, options, sent_id=short_id(sent))
+    code = report(watch.receiver, task, options, sent_id=short_id(sent))
+    person_saw_end(registry, watch.receiver.agent_id, task)
+    return code
 
 
 def _response_timeout() -> float:

@@ -17,7 +17,17 @@ from typing import Any, Final, TypedDict
 
 from synapse.client.attention import DIALOG, HELD, IN_DOUBT, NOT_RESPONDING, UNKNOWN, agent_state_of, held_in, needs_of
 from synapse.client.lines import first_line, short_path
-from synapse.client.views import FINISHED, message_of, note_of, receipt_of, reply_of, sender_of, short_id, status_of
+from synapse.client.views import (
+    FINISHED,
+    ended_at,
+    message_of,
+    note_of,
+    receipt_of,
+    reply_of,
+    sender_of,
+    short_id,
+    status_of,
+)
 from synapse.core.address import KEY, PERSON, UNVERIFIED, short_name
 from synapse.core.agent import EXITED, READY, STARTING, WORKING, AgentEntry
 from synapse.core.errors import SynapseError
@@ -177,12 +187,6 @@ def is_from_person(task: dict[str, Any]) -> bool:
     """Decides whether a person, or a caller of the gateway for one, sent the task; agents read answers themselves."""
     sender = sender_of(task)
     return sender in (PERSON, UNVERIFIED + PERSON) or sender.startswith(KEY)
-
-
-def ended_at(task: dict[str, Any]) -> str:
-    """Returns when the task ended; its `updated_at` may be later, as when the answer was passed on."""
-    receipts = objects_in(object_in(task, "metadata"), "receipts")
-    return str((receipts[-1].get("at") if receipts else None) or task.get("updated_at") or "")
 
 
 def _state_for_person(status: dict[str, Any], agent_state: str, needs: list[Need]) -> str:

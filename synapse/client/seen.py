@@ -6,9 +6,14 @@ imports it.
 
 import os
 
+from synapse.client.hosts import AGENT_VARIABLE
+from synapse.client.views import FINISHED, ended_at, status_of
+from synapse.registry.files import FileRegistry, controlling_terminal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import Any
 
 FOLDER = "seen"
 
@@ -44,6 +49,31 @@ def mark_seen(home: "str | os.PathLike[str]", agent_id: str, at: "datetime") -> 
         os.utime(path, ns=(nanoseconds, nanoseconds), follow_symlinks=False)
     except (OSError, ValueError):
         return
+
+
+def person_saw(registry: FileRegistry, agent_id: str, at: "datetime") -> None:
+    """Marks the agent's answers until `at` as seen, if a person runs this process, at a terminal that is no agent's.
+
+    A script without a terminal reads for somebody who may look later, or never.
+    """
+    terminal = controlling_terminal(os.getpid())
+    # Not every system tells it.
+    has_terminal = terminal or any(os.isatty(stream) for stream in range(3))
+    of_agents = {entry.terminal for entry in registry.written()} - {0}
+    if has_terminal and not os.environ.get(AGENT_VARIABLE) and terminal not in of_agents:
+        mark_seen(os.path.dirname(registry.folder), agent_id, at)
+
+
+def person_saw_end(registry: FileRegistry, agent_id: str, task: "dict[str, Any]") -> None:
+    """Marks what the agent had answered when the task ended as seen, as `person_saw` does; nothing for an open task."""
+    from datetime import datetime
+
+    if status_of(task) in FINISHED:
+        try:
+            at = datetime.fromisoformat(ended_at(task))
+        except ValueError:
+            return  # no host of ours says it so
+        person_saw(registry, agent_id, at)
 
 
 def _path(home: "str | os.PathLike[str]", agent_id: str) -> str:

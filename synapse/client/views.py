@@ -36,6 +36,12 @@ def _receipt_line(step: "dict[str, Any]") -> str:
     return f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}{evidence}"
 
 
+def ended_at(task: "dict[str, Any]") -> str:
+    """Returns when the task ended; its `updated_at` may be later, as when the answer was passed on."""
+    receipts = objects_in(object_in(task, "metadata"), "receipts")
+    return str((receipts[-1].get("at") if receipts else None) or task.get("updated_at") or "")
+
+
 def is_answered(task: "dict[str, Any]") -> bool:
     """Returns whether the task has ended or asks its sender. A question to a person does not end the wait."""
     return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))

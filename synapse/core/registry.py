@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
-from synapse.core.message import Json, Part, Sender
+from synapse.core.message import Part, Sender
 from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand
 
 RETURN_SECONDS: Final = 10.0
@@ -73,7 +73,7 @@ class AgentReply:
 
 
 class Channel(Protocol):
-    """A connection to an agent's terminal: bytes are terminal bytes, text is a frame of `attach.frames`."""
+    """A connection to an agent's terminal, with frames of `attach.frames` or `attach.terminal_frames`."""
 
     async def send(self, data: bytes | str) -> None:
         """Sends one frame. Raises ConnectionError when the connection is closed."""
@@ -118,11 +118,21 @@ class HostClient(Protocol):
         """
         ...
 
-    def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[Json, None]:
+    def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the JSON of the host's `GET /status?finished=N`, then each change of it: what `client.overview` reads.
 
         When the host ends, the stream yields only the state `exited`, why, and since when. It continues and ends as
         `follow_status` does, and raises the same errors.
+        """
+        ...
+
+    async def screen(self, agent: AgentEntry, *, lines: int = 0, known: str = "") -> dict[str, Any] | None:
+        """Returns the JSON of the host's `GET /screen?lines=N`, or None if that is still the version `known`.
+
+        Raises:
+            UnsupportedOperation: the agent has no terminal.
+            AgentNotResponding: the host does not answer.
+            SynapseError: the error that the host answered with.
         """
         ...
 
@@ -143,5 +153,12 @@ class HostClient(Protocol):
             UnsupportedOperation: the agent has no terminal.
             AccessDenied: the host refuses, because only a person may attach.
             AgentNotResponding: the host could not be reached, or does not answer.
+        """
+        ...
+
+    async def follow_terminal(self, agent: AgentEntry) -> Channel:
+        """Connects to the agent's terminal by offset; the first frame to send is `attach.terminal_frames.Open`.
+
+        Raises what `open_terminal` raises.
         """
         ...

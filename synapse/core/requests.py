@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -97,6 +98,34 @@ class HostStatus:
     """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
     finished: tuple[Task, ...] | None = None
     """The tasks that ended last, in brief, newest first; None if the request asked for none."""
+
+
+RunStyle = Mapping[str, int | str]
+"""What is not as usual: `fg` and `bg` (a number of the palette, or `#rrggbb`), `b` bold, `i` italic, `u` underlined,
+`d` faint, `r` inverse, `s` struck."""
+
+
+class Run(NamedTuple):
+    """Neighbouring cells of a terminal's row with one style."""
+
+    text: str
+    style: RunStyle = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyledScreen:
+    """The result of GetScreen: what a terminal shows at one moment, preceded by the lines of scrollback asked for."""
+
+    version: str
+    """Another one whenever the terminal may show something else."""
+    columns: int
+    rows: int
+    cursor: tuple[int, int] | None
+    """The index of its line in `lines`, and its column; None if it is hidden."""
+    alternate: bool
+    title: str
+    lines: tuple[tuple[Run, ...], ...]
+    """The last `rows` of them are the screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -490,6 +519,15 @@ class WatchStatus(Request[AsyncGenerator[HostStatus, None]]):
 @dataclass(frozen=True, slots=True)
 class FollowStatus(Request[AsyncGenerator[AgentStatus, None]]):
     """Follows the agent's status: the current one, then each change of its state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetScreen(Request[StyledScreen | None]):
+    """Reads what the agent's terminal shows; the result is None if that is still the version `known`."""
+
+    lines: int = 0
+    """How many lines of scrollback to read, too."""
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

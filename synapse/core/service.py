@@ -163,6 +163,7 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.AskPerson: "ask_person",
     requests.FollowStatus: "follow_status",
     requests.WatchStatus: "watch_status",
+    requests.GetScreen: "screen",
     requests.ReportSignal: "report_signal",
     requests.ReportTools: "report_tools",
     requests.OnBehalfOf: "on_behalf_of",

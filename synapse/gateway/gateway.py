@@ -47,6 +47,8 @@ from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.sessions import SessionPages
 from synapse.gateway.tasks import GatewayTasks
+from synapse.gateway.terminals import PATH as TERMINALS_PATH
+from synapse.gateway.terminals import TerminalsSocket, terminal_relays
 from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
 from synapse.host.open_store import open_store
@@ -112,6 +114,7 @@ class Gateway:
             gateways=self._gateways,
             sockets=self._sockets,
         )
+        self._terminals = terminal_relays(self.directory, self._hosts)
         self._pages = Pages()
         self._tickets = new_tickets()
         self._sessions = SessionFile(plan.settings.home, self._clock)
@@ -174,6 +177,7 @@ class Gateway:
                     job.cancel()
         finally:
             await self._gateways.withdraw(self._me.agent_id)
+            await self._terminals.close()
             await self._in_process.stop()
             self._hosts.close()
 
@@ -342,7 +346,10 @@ class Gateway:
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
-            websockets={WEBSOCKET_PATH: ForEveryCaller(hub_socket)},
+            websockets={
+                WEBSOCKET_PATH: ForEveryCaller(hub_socket),
+                TERMINALS_PATH: ForEveryCaller(TerminalsSocket(self._terminals, acquire_slot=self._streams.acquire)),
+            },
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
             observe=self._metrics.count,
         )

@@ -44,7 +44,7 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.recovery import ends_with_us
 from synapse.tasks.replies import Replies
-from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, never
+from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, ReadScreen, never
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.waits import LostAgents
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -109,6 +109,8 @@ class RunningAgent:
     """The endpoint for the hooks of its CLI, if it has any."""
     tools: AgentTools | None = None
     """The tools of its CLI's model; None for an agent without a CLI."""
+    read_screen: ReadScreen | None = None
+    """Reads what its terminal shows; None for an agent without one."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 
@@ -356,6 +358,7 @@ class AgentRuntime:
             clock=self._clock,
             hook_reports=HookReports(self._me, self._agent.hook_endpoint),
             tools=self._agent.tools,
+            read_screen=self._agent.read_screen,
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
         )

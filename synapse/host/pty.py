@@ -21,6 +21,7 @@ from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
+from synapse.attach.terminal_server import TerminalServer
 from synapse.auth.launch import LaunchSecret
 from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, WAIT_VARIABLE
 from synapse.config import process
@@ -179,6 +180,7 @@ async def _start(
         person.enter()
         person.follow_size(asyncio.get_running_loop(), program.resize)
     program.begin()
+    attach = AttachServer(program, agents_may_attach=settings.agents_may_approve)
     return RunningAgent(
         driver=driver,
         stop=_stopper(program, driver, signals, (command.remove, secret.remove), person),
@@ -200,7 +202,8 @@ async def _start(
             has_shell=bool(profile.shell),
             why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
         ),
-        websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
+        read_screen=program.read_screen,
+        websockets={"/attach": attach, "/terminal": TerminalServer(attach, program, new_id())},
     )
 
 

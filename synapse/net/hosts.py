@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from synapse.client.events import EventDecoder
 from synapse.client.http import ANSWER_SECONDS, MAX_ANSWER_BYTES, READ_SIZE, ChunkDecoder, NoAnswer, header, status_of
@@ -29,7 +29,7 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
-from synapse.core.message import Json, Sender
+from synapse.core.message import Sender
 from synapse.core.registry import RETURN_SECONDS, AgentReply, Channel, Registry
 from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand, SendMessage
 from synapse.core.types import Clock
@@ -50,8 +50,10 @@ POLL_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
-_TERMINAL: Final = "ws://localhost/attach"
+_ATTACH: Final = "ws://localhost/attach"
+_TERMINAL: Final = "ws://localhost/terminal"
 _NOT_FOUND: Final = 404
+_NOT_MODIFIED: Final = 304
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -137,10 +139,12 @@ class UnixHostClient:
                     last = told.status.state
                     yield told.status
 
-    async def watch_status(self, agent: AgentEntry, *, finished: int = MOST_FINISHED) -> AsyncGenerator[Json, None]:
+    async def watch_status(
+        self, agent: AgentEntry, *, finished: int = MOST_FINISHED
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the whole status of the agent's host, then each change of it; see `HostClient.watch_status`."""
         query = f"?finished={finished}"
-        last: Json = {}
+        last: dict[str, Any] = {}
         paths = commands.STATUS_WATCH + query, commands.STATUS + query
         async with aclosing(self._followed(agent, *paths)) as statuses:
             async for told in statuses:
@@ -149,6 +153,19 @@ class UnixHostClient:
                 if status != last:
                     last = status
                     yield status
+
+    async def screen(self, agent: AgentEntry, *, lines: int = 0, known: str = "") -> dict[str, Any] | None:
+        """Returns what the agent's terminal shows; see `HostClient.screen`."""
+        condition = f'If-None-Match: "{known}"'.encode("ascii") if known else b""
+        try:
+            answer = await self.ask(agent.socket, "GET", f"{commands.SCREEN}?lines={lines}", header=condition)
+            if answer.status == _NOT_MODIFIED:
+                return None
+            if answer.status >= 400:
+                raise commands.decode_failure(answer.body)
+            return decode_object(answer.body)
+        except (NoAnswer, ValueError) as silence:
+            raise _not_responding(agent) from silence
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
         """Sends `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
@@ -172,29 +189,29 @@ class UnixHostClient:
 
     async def open_terminal(self, agent: AgentEntry) -> Channel:
         """Connects to the agent's terminal; see `HostClient.open_terminal`."""
-        # Few processes need it, and it takes half as long to load as everything else together.
-        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
-        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+        return await self._open_socket(agent, _ATTACH)
 
-        try:
-            connection = await unix_connect(
-                agent.socket, _TERMINAL, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
-            )
-        except InvalidStatus as refused:
-            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
-        except (OSError, InvalidHandshake) as error:
-            raise _not_responding(agent) from error
-        return _TerminalChannel(connection)
+    async def follow_terminal(self, agent: AgentEntry) -> Channel:
+        """Connects to the agent's terminal by offset; see `HostClient.follow_terminal`."""
+        return await self._open_socket(agent, _TERMINAL)
 
     async def ask(
-        self, socket: str, method: str, path: str, body: bytes = b"", *, seconds: float = ANSWER_SECONDS
+        self,
+        socket: str,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        seconds: float = ANSWER_SECONDS,
+        header: bytes = b"",
     ) -> HostAnswer:
         """Sends a request to the host at `socket` and returns its response. The request is never repeated.
 
         Raises:
             NoAnswer: the host cannot be reached, closed the connection, or took longer than `seconds`.
         """
-        request = _HEAD % (method.encode(), path.encode(), b"", len(body)) + body
+        more = b"\r\n" + header if header else b""
+        request = _HEAD % (method.encode(), path.encode(), more, len(body)) + body
         try:
             async with asyncio.timeout(seconds):
                 connection = self._take_idle(socket) or await self._connect(socket)
@@ -206,6 +223,22 @@ class UnixHostClient:
         else:
             connection.writer.close()
         return answer
+
+    async def _open_socket(self, agent: AgentEntry, url: str) -> Channel:
+        """Opens a WebSocket of the agent's host. Raises what `open_terminal` raises."""
+        # Few processes need it, and it takes half as long to load as everything else together.
+        from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
+        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
+
+        try:
+            connection = await unix_connect(
+                agent.socket, url, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
+            )
+        except InvalidStatus as refused:
+            raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
+        except (OSError, InvalidHandshake) as error:
+            raise _not_responding(agent) from error
+        return _TerminalChannel(connection)
 
     def _take_idle(self, socket: str) -> _Connection | None:
         """Returns an idle connection that can be used, or None; closes those that cannot."""
@@ -369,7 +402,8 @@ async def _exchange(connection: _Connection, request: bytes) -> tuple[HostAnswer
         await connection.writer.drain()
         head = await connection.reader.readuntil(b"\r\n\r\n")
         status = status_of(head)
-        body = await connection.reader.readexactly(_content_length(head))
+        # RFC 9110 §15.4.5: an answer with this status has no content.
+        body = b"" if status == _NOT_MODIFIED else await connection.reader.readexactly(_content_length(head))
     except BaseException as error:
         connection.writer.close()
         if isinstance(error, OSError | EOFError | ValueError) and not isinstance(error, TimeoutError):

@@ -20,6 +20,7 @@ from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import (
     AccessDenied,
     Conflict,
+    Forbidden,
     NothingAsked,
     PersonRequired,
     PushNotSupported,
@@ -46,6 +47,7 @@ from synapse.core.requests import (
     FollowTask,
     GetMessage,
     GetPushConfig,
+    GetScreen,
     GetStatus,
     GetTask,
     HostCommand,
@@ -69,6 +71,7 @@ from synapse.core.requests import (
     SendExternal,
     SendMessage,
     SetPushConfig,
+    StyledScreen,
     SubscribeTask,
     TaskStream,
     ToolsStatus,
@@ -109,6 +112,10 @@ class ToolReports(Protocol):
     def status(self) -> ToolsStatus: ...
 
 
+ReadScreen = Callable[[int, str], Awaitable[StyledScreen | None]]
+"""Reads an agent's terminal, with so many lines of scrollback; returns None if it still shows the version given."""
+
+
 class AgentTasks:
     """TaskService for an agent that runs in this process; its `handle` also serves the requests that only hosts get."""
 
@@ -130,10 +137,11 @@ class AgentTasks:
         clock: Clock,
         hook_reports: HookReports | None = None,
         tools: ToolReports | None = None,
+        read_screen: ReadScreen | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
-        """`tools` is None for an agent without a CLI."""
+        """`tools` is None for an agent without a CLI, `read_screen` for one without a terminal."""
         self._me = me
         self._journal = journal
         self._store = store
@@ -149,6 +157,7 @@ class AgentTasks:
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
         self._tools = tools
+        self._read_screen = read_screen
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
@@ -279,6 +288,22 @@ class AgentTasks:
     async def watch_status(self, request: WatchStatus, caller: Caller) -> AsyncGenerator[HostStatus, None]:
         """Returns a stream of what `status` returns, until the reader leaves."""
         return self._status_watch.statuses(partial(self.status, GetStatus(request.finished), caller))
+
+    async def screen(self, request: GetScreen, caller: Caller) -> StyledScreen | None:
+        """Returns what the agent's terminal shows, or None if the caller knows that version.
+
+        Raises:
+            UnsupportedOperation: the agent has no terminal.
+            Forbidden: the caller is neither a person's process nor the agent itself.
+        """
+        # A screen may show secrets, and another agent's process may also come over the port, which proves nothing.
+        if not (caller.is_person or caller.agent_id == self._me.agent_id):
+            raise Forbidden(
+                "only a person, or the agent itself, may read what its terminal shows", hint=caller.objection
+            )
+        if self._read_screen is None:
+            raise UnsupportedOperation("this agent has no terminal", hint="`synapse status` shows what the agent does")
+        return await self._read_screen(request.lines, request.known)
 
     def status_changed(self) -> None:
         """Makes the streams of `watch_status` look again, after a change that neither driver nor journal tells."""

@@ -29,3 +29,20 @@ class Picture:
     """The cursor's line with faint text, such as placeholders and suggestions, replaced by spaces; None if unknown."""
     program_status: str = ""
     """The status that the program last reported by OSC 7501: `idle`, `working`, `blocked`, `done`, `error`, or ""."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaintedScreen:
+    """The screen at one moment, as bytes that paint its rows with their colours; see `runs.runs_of`."""
+
+    columns: int
+    rows: int
+    above: int
+    """How many rows of scrollback are in `history`."""
+    cursor: tuple[int, int] | None
+    """(row, column) of the screen; None if it is hidden."""
+    alternate: bool
+    title: str
+    history: bytes
+    screen: bytes
+    """The rows are separated by CR LF; blank ones at the end may be missing, here and in `history`."""

@@ -8,13 +8,13 @@ feeding and reading.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
 import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
 
-from synapse.terminal.picture import Picture
+from synapse.terminal.picture import PaintedScreen, Picture
+from synapse.terminal.snapshot import keep_unfinished, read_buffer, snapshot
 from synapse.terminal.theme import Theme
 
 _ghostty: Final[Any] = cast(Any, pyghostty)
@@ -66,6 +66,7 @@ class Screen:
         )
         most_bytes = _ffi.new("size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
         _lib.ghostty_terminal_set(self._handle, _lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, most_bytes)
+        keep_unfinished(self._handle)
         self._replies = bytearray()
         self._terminal.on_reply(self._replies.extend)
         self._program_status = ""
@@ -129,6 +130,31 @@ class Screen:
         painted.append(b"\x1b[?7h\x1b[%d;%dH" % (row + 1, column + 1))
         return b"".join(painted) + self._input_modes()
 
+    def snapshot(self) -> bytes:
+        """Returns bytes that rebuild this terminal with its scrollback in a freshly reset one of the same size.
+
+        The program's next byte may follow them, also when it continues a sequence.
+        """
+        return snapshot(self._handle)
+
+    def painted(self, scrollback: int) -> PaintedScreen:
+        """Returns the rows with their colours, preceded by at most so many rows of scrollback."""
+        columns, rows = self._terminal.size
+        column, row = self._terminal.cursor
+        kept: int = self._terminal.get("scrollback_rows", "size_t")
+        above = min(scrollback, kept)
+        title = self._terminal.get("title", "GhosttyString")
+        return PaintedScreen(
+            columns=columns,
+            rows=rows,
+            above=above,
+            cursor=(row, column) if self._terminal.mode(_CURSOR_VISIBLE) else None,
+            alternate=self._is_alternate(),
+            title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
+            history=self._painted_rows("history", kept - above, kept, columns) if above else b"",
+            screen=self._painted_rows("active", 0, rows, columns),
+        )
+
     def _answer_scheme_queries(self, theme: Theme) -> None:
         """Makes the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
         light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
@@ -174,16 +200,20 @@ class Screen:
 
     def _painted_row(self, y: int, columns: int) -> bytes:
         """Returns bytes that paint one row, colours included."""
+        return self._painted_rows("active", y, y + 1, columns)
+
+    def _painted_rows(self, where: str, begin: int, end: int, columns: int) -> bytes:
+        """Returns bytes that paint the rows from `begin` to before `end`, each on a line. Those at the end may lack."""
         selection = _ghostty.core.init_sized("GhosttySelection")
-        selection.start = self._terminal.ref(0, y)[0]
-        selection.end = self._terminal.ref(columns - 1, y)[0]
+        selection.start = self._terminal.ref(0, begin, where)[0]
+        selection.end = self._terminal.ref(columns - 1, end - 1, where)[0]
         options = _ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
         options.emit, options.selection = _lib.GHOSTTY_FORMATTER_FORMAT_VT, selection
         formatter = _ffi.new("GhosttyFormatter*")
         made = _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, self._handle, options[0])
         _ghostty.core.check(made, "new formatter")
         try:
-            return _read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
+            return read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
         finally:
             _lib.ghostty_formatter_free(formatter[0])
 
@@ -203,12 +233,3 @@ def _without_faint(painted: str) -> str:
         else:
             firm.append(" " * len(text) if faint else text)
     return "".join(firm).rstrip()
-
-
-def _read_buffer(call: Callable[[Any, int, Any], int]) -> bytes:
-    """Asks a C function for the size that it needs, then for its bytes."""
-    written = _ffi.new("size_t*")
-    call(_ffi.NULL, 0, written)
-    buffer = _ffi.new("uint8_t[]", max(int(written[0]), 1))
-    call(buffer, len(buffer), written)
-    return bytes(_ffi.buffer(buffer, written[0]))

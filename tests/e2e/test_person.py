@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.client.seen import seen_until
 from tests.e2e.tmux import Terminal
 from tests.integration.cli.session import Session, session
 
@@ -107,6 +108,27 @@ def test_attach_shows_the_screen_types_and_leaves_the_agent_running(here: Sessio
 
     terminal.wait("back")
     assert here.run("list", "--json").json[0]["pid"] == agent["pid"]
+
+
+def test_what_a_person_saw_while_attached_is_no_longer_new(here: Session, terminal: Terminal) -> None:
+    agent = here.start("bob")
+    home, agent_id = here.environ["SYNAPSE_HOME"], agent["agent_id"]
+    here.run("send", "bob", "earlier")
+    assert seen_until(home, agent_id) is None
+
+    terminal.run("attach", "bob")
+    terminal.wait("echo: earlier")
+    at_start = seen_until(home, agent_id)
+    assert at_start is not None
+    here.run("send", "bob", "meanwhile")
+    terminal.wait("echo: meanwhile")
+    terminal.press("C-]")
+    terminal.type("echo back")
+    terminal.wait("back")
+
+    at_end = seen_until(home, agent_id)
+    assert at_end is not None
+    assert at_end > at_start
 
 
 def test_after_ctrl_z_and_fg_the_program_gets_messages_again(here: Session, terminal: Terminal) -> None:

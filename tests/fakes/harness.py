@@ -30,7 +30,7 @@ from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.replies import Replies
-from synapse.tasks.service import AgentTasks
+from synapse.tasks.service import AgentTasks, ReadScreen
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
 from tests.fakes.clock import FakeClock
@@ -87,11 +87,13 @@ class AgentHarness:
         quota_bytes: int = 0,
         lease: Lease = ANY_LEASE,
         tools: AgentTools | None = None,
+        read_screen: ReadScreen | None = None,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
         self.tools = tools
+        self._read_screen = read_screen
         self._driver: Driver = ToolsDriver(self.driver, tools) if tools else self.driver
         self.store = store or MemoryStore()
         self.host_client = FakeHostClient()
@@ -160,6 +162,7 @@ class AgentHarness:
             driver=self._driver,
             clock=self.clock,
             tools=self.tools,
+            read_screen=self._read_screen,
             push_configs=self.push_configs,
         )
 

@@ -39,6 +39,7 @@ PATH: Final = "/commands"
 STATUS: Final = "/status"
 STATUS_STREAM: Final = "/status/subscribe"
 STATUS_WATCH: Final = "/status/watch"
+SCREEN: Final = "/screen"
 """Hosts of earlier versions do not have these paths."""
 REPLY: Final = "/tasks/send"
 

@@ -20,6 +20,7 @@ from synapse.core.requests import (
     CancelTask,
     CreateTask,
     FollowStatus,
+    GetScreen,
     GetStatus,
     GetTask,
     LeaveTask,
@@ -32,17 +33,19 @@ from synapse.core.requests import (
     ResolveTask,
     SendExternal,
     SendMessage,
+    StyledScreen,
     SubscribeTask,
     WatchStatus,
 )
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
-from synapse.dialects.dialect import WireRequest
+from synapse.dialects.dialect import Call, WireRequest
 from synapse.dialects.proto_json import check_depth, too_deep
-from synapse.dialects.synapse.encode import STATE_NAMES
+from synapse.dialects.synapse.encode import STATE_NAMES, answer_screen, encode_screen, encode_screen_error
 
 DIALECT: Final = "synapse"
 DEFAULT_PAGE: Final = 50
 LARGEST_PAGE: Final = 500
+MOST_LINES: Final = 1000
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
@@ -318,6 +321,13 @@ def decode_follow_status(_wire: WireRequest) -> FollowStatus:
 
 def decode_watch_status(wire: WireRequest) -> WatchStatus:
     return WatchStatus(_finished(wire))
+
+
+def ask_screen(wire: WireRequest) -> Call[StyledScreen | None]:
+    """Decodes a request for the screen; `If-None-Match` names the version that the reader has."""
+    lines = _whole_number("lines", wire.query().get("lines", "0"), 0, MOST_LINES)
+    known = wire.header(b"if-none-match").strip().removeprefix("W/").strip('"')
+    return Call(GetScreen(lines=lines, known=known), encode_screen, encode_screen_error, answer=answer_screen)
 
 
 def decode_queue(_wire: WireRequest) -> GetStatus:

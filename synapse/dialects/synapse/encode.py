@@ -28,7 +28,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, StyledScreen, ToolsStatus
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
 from synapse.core.task_metadata import recorded_question
@@ -59,6 +59,8 @@ BUSY_WORDS: Final[Mapping[str, str]] = {
     EXITED: "BUSY",
 }
 
+
+_REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
 
 HTTP_STATUS: Final[Mapping[type[SynapseError], int]] = {
     errors.SynapseError: 500,
@@ -128,6 +130,37 @@ def encode_status(status: HostStatus) -> bytes:
 def encode_watched_status(status: HostStatus) -> WireEvent:
     """Returns the event of a stream for the whole status."""
     return WireEvent("", "status", encode_status(status))
+
+
+def encode_screen(screen: StyledScreen | None) -> bytes:
+    if screen is None:
+        return b""
+    return to_json(
+        {
+            "version": screen.version,
+            "columns": screen.columns,
+            "rows": screen.rows,
+            "cursor": screen.cursor,
+            "alternate": screen.alternate,
+            "title": screen.title,
+            "lines": [
+                [[run.text, dict(run.style)] if run.style else [run.text] for run in line] for line in screen.lines
+            ],
+        }
+    )
+
+
+def answer_screen(screen: StyledScreen | None) -> WireAnswer:
+    """Returns the screen with its version as the ETag; 304 if the reader has that version."""
+    if screen is None:
+        return WireAnswer(304, b"", _REVALIDATED)
+    return WireAnswer(200, encode_screen(screen), (*_REVALIDATED, (b"etag", f'"{screen.version}"'.encode("ascii"))))
+
+
+def encode_screen_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`. An agent without a terminal has no such document."""
+    answer = encode_error(error)
+    return answer._replace(status=404) if isinstance(error, errors.UnsupportedOperation) else answer
 
 
 def encode_external(agent: ExternalAgent) -> bytes:

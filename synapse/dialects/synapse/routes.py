@@ -109,6 +109,7 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
         decode=decode.decode_watch_status,
         encode=encode.encode_watched_status,
     ),
+    CallRoute(method="GET", path=commands.SCREEN, ask=decode.ask_screen),
     CallRoute(method="POST", path=commands.PATH, ask=commands.ask),
 )
 

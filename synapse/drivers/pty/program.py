@@ -11,14 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from synapse.core.errors import Conflict
+from synapse.core.requests import StyledScreen
 from synapse.core.types import Clock
 from synapse.drivers.pty.person_input import LineRouting, PersonInput
 from synapse.drivers.pty.process import Launch, ProcessWaiter, Program, spawn
 from synapse.drivers.pty.pump import PersonStreams, Pump
-from synapse.drivers.pty.screen import LockedScreen, Viewer
+from synapse.drivers.pty.screen import LockedScreen, ScreenSnapshot, Viewer
 from synapse.drivers.pty.suspend import SuspendHandler
 from synapse.drivers.pty.tty import count_unread, drop_unread, set_size
 from synapse.terminal.profile import Profile
+from synapse.terminal.runs import styled
 
 _DRAIN_SECONDS: Final = 2.0
 """How long the last output may take to reach the person before the program counts as ended anyway."""
@@ -153,6 +156,31 @@ class RunningProgram:
     def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
         """Passes the screen as it is now to `begin` and all later output to `viewer`; see `LockedScreen.watch`."""
         self.screen.watch(viewer, begin)
+
+    def follow(self, viewer: Viewer, begin: Callable[[int], None]) -> None:
+        """Passes the offset of the next byte to `begin` and all later output to `viewer`; see `LockedScreen.follow`."""
+        self.screen.follow(viewer, begin)
+
+    def snapshot(self) -> ScreenSnapshot:
+        """Returns bytes that rebuild the terminal with its scrollback, and the offset at which its output goes on."""
+        return self.screen.snapshot()
+
+    async def read_screen(self, lines: int, known: str) -> StyledScreen | None:
+        """Returns what the terminal shows and the last `lines` of its scrollback; None if that is the version `known`.
+
+        Raises Conflict while the emulator is not loaded.
+        """
+        # With the pid: the next program begins to count anew.
+        if known == f"{self.pid}.{self.screen.version}":
+            return None
+        return await asyncio.to_thread(self._styled_screen, lines)
+
+    def _styled_screen(self, lines: int) -> StyledScreen:
+        self.screen.wait_loaded()
+        version, painted = self.screen.painted(lines)
+        if painted is None:
+            raise Conflict("the agent's terminal cannot be read yet", hint="try again in a second")
+        return styled(painted, f"{self.pid}.{version}")
 
     def unwatch(self, viewer: Viewer) -> None:
         self.screen.unwatch(viewer)

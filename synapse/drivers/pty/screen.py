@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from synapse.terminal.theme import Theme
 
 if TYPE_CHECKING:
-    from synapse.terminal.picture import Picture
+    from synapse.terminal.picture import PaintedScreen, Picture
     from synapse.terminal.screen import Screen
 
 _MAX_KEPT: Final = 1024 * 1024
@@ -24,6 +24,15 @@ _FRAME_TAIL: Final = 64
 
 Viewer = Callable[[bytes], None]
 """Gets every byte that the program prints, in the pump's thread and under the lock: it must not wait."""
+
+
+class ScreenSnapshot(NamedTuple):
+    """A whole terminal at one moment: `data` rebuilds it, and the program's output goes on at `offset`."""
+
+    offset: int
+    columns: int
+    rows: int
+    data: bytes
 
 
 class LockedScreen:
@@ -37,6 +46,8 @@ class LockedScreen:
         self._theme = theme
         self._kept = bytearray()
         self._viewers: tuple[Viewer, ...] = ()
+        self._offset = 0
+        """How many bytes viewers could have been shown since the start."""
         self._version = 0
         self._picture: tuple[int, Picture] | None = None
         self.paints_frames = False
@@ -74,6 +85,7 @@ class LockedScreen:
         self.paints_frames = self.paints_frames or _FRAME_END in data[-_FRAME_TAIL:]
         with self._lock:
             self._version += 1
+            self._offset += len(data)
             if self._screen is None:
                 self._kept += data
             else:
@@ -84,6 +96,7 @@ class LockedScreen:
     def show_viewers(self, data: bytes) -> None:
         """Passes bytes to the viewers alone; the screen keeps what the program has painted."""
         with self._lock:
+            self._offset += len(data)
             for viewer in self._viewers:
                 viewer(data)
 
@@ -113,6 +126,11 @@ class LockedScreen:
         with self._lock:
             return self._screen.history(max_lines) if self._screen else ()
 
+    def painted(self, scrollback: int) -> tuple[int, PaintedScreen | None]:
+        """Returns the version of the screen and its painted rows; None until the emulator is loaded."""
+        with self._lock:
+            return self._version, self._screen.painted(scrollback) if self._screen else None
+
     def redraw(self) -> bytes:
         """Returns bytes that paint the screen in any terminal."""
         with self._lock:
@@ -137,6 +155,18 @@ class LockedScreen:
         with self._lock:
             begin(self._screen.redraw() if self._screen else bytes(self._kept))
             self._viewers = (*(known for known in self._viewers if known != viewer), viewer)
+
+    def follow(self, viewer: Viewer, begin: Callable[[int], None]) -> None:
+        """Gives `begin` the offset of the next byte; `viewer` gets that byte and all output after it."""
+        with self._lock:
+            begin(self._offset)
+            self._viewers = (*self._viewers, viewer)
+
+    def snapshot(self) -> ScreenSnapshot:
+        """Returns bytes that rebuild the terminal in another one, and the offset of the next byte."""
+        with self._lock:
+            data = self._screen.snapshot() if self._screen else bytes(self._kept)
+            return ScreenSnapshot(self._offset, self._columns, self._rows, data)
 
     def unwatch(self, viewer: Viewer) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from synapse.attach.frames import Exited, Hello, Role, decode_to_viewer, encode
+from synapse.client.http import HostAddress, request
 from synapse.client.overview import Row, row_of
 from synapse.config.process import SystemClock
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
@@ -163,6 +164,46 @@ async def test_bytes_go_both_ways_through_an_opened_terminal(home: Path) -> None
 async def test_an_agent_without_a_terminal_says_so(home: Path) -> None:
     with scripted_host(home) as entry, pytest.raises(UnsupportedOperation, match="no terminal"):
         await client_of(home).open_terminal(entry)
+
+
+async def test_what_a_terminal_shows_is_read_once_for_each_version(home: Path) -> None:
+    with dummy_host(home) as entry:
+        hosts = client_of(home)
+        async with asyncio.timeout(BOUND), aclosing(hosts.watch_status(entry)) as statuses:
+            await hosts.command(entry, message("good morning"), LAPTOP)
+            while row_of(entry, await anext(statuses), None)["state"] != "done":
+                pass
+            screen = await hosts.screen(entry, lines=100)
+            assert screen is not None
+            texts = ["".join(run[0] for run in line) for line in screen["lines"]]
+            assert any("good morning" in text for text in texts), texts
+            assert len(screen["lines"]) >= screen["rows"]
+
+            assert await hosts.screen(entry, known=screen["version"]) is None
+            terminal = await hosts.open_terminal(entry)
+            await terminal.send(encode(Hello(80, 24)))
+            await until_told(terminal, Role(types=True))
+            await terminal.send(b"evening\r")
+            await until_shown(terminal, b"echo: evening")
+            later = await hosts.screen(entry, known=screen["version"])
+            assert later is not None
+            assert later["version"] != screen["version"]
+            await terminal.close()
+        hosts.close()
+
+
+async def test_an_agent_without_a_terminal_has_no_screen(home: Path) -> None:
+    hosts = client_of(home)
+    with scripted_host(home) as entry, pytest.raises(UnsupportedOperation, match="no terminal"):
+        await hosts.screen(entry)
+    hosts.close()
+
+
+async def test_nobody_reads_a_screen_over_the_port(home: Path) -> None:
+    with dummy_host(home) as entry:
+        answer = await asyncio.to_thread(request, HostAddress(port=entry.port), "GET", "/screen", timeout=BOUND)
+
+    assert (answer.status, answer.body["error"]["code"]) == (403, "forbidden")
 
 
 async def until_told(terminal: Channel, frame: Role) -> None:

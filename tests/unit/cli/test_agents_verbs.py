@@ -300,6 +300,17 @@ def test_status_of_a_task_shows_its_receipt_and_its_answer(synapse: Cli, start: 
     assert ran.out.endswith("  answer\nfine\n")
 
 
+def test_status_shows_the_answers_that_an_agent_owes(synapse: Cli, start: HostFactory) -> None:
+    owed = {"task_id": "54241e7e-0000", "to": "user", "text": "ask claude\x1b[2J\nand tell me"}
+    start().state["owes"] = [owed]
+
+    assert (
+        "\n  owes     the answer to task 54241e7e of user: ask claude[2J and tell me\n"
+        in synapse("status", "codex").out
+    )
+    assert synapse("status", "codex", "--json").json["owes"] == [owed]
+
+
 @pytest.mark.parametrize(("target", "code"), [("d1", "agent_not_found"), ("d1f0", "ambiguous_task")])
 def test_status_of_a_name_that_begins_several_ids_at_one_host(
     synapse: Cli, start: HostFactory, target: str, code: str

@@ -16,6 +16,7 @@ from synapse.core.requests import (
     AddExternal,
     AnswerQuestion,
     CancelTask,
+    GetScreen,
     GetStatus,
     GetTask,
     ListExternals,
@@ -30,6 +31,7 @@ from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.proto_json import NESTING_LIMIT
 from synapse.dialects.synapse.decode import (
+    ask_screen,
     decode_answer,
     decode_cancel,
     decode_create,
@@ -255,6 +257,23 @@ def test_requests_without_a_body_are_made_of_the_path() -> None:
             decode_watch_status(wire(query=b"finished=" + many))
     assert decode_externals(wire()) == ListExternals()
     assert decode_remove_external(wire(params=OTHER)) == RemoveExternal("other")
+
+
+@pytest.mark.parametrize(
+    ("tag", "known"), [(b"", ""), (b'"7.3"', "7.3"), (b'W/"7.3"', "7.3"), (b"7.3", "7.3"), (b"*", "*")]
+)
+def test_a_screen_is_asked_for_with_the_version_that_the_reader_has(tag: bytes, known: str) -> None:
+    headers = ((b"if-none-match", tag),) if tag else ()
+
+    assert ask_screen(wire()._replace(headers=headers)).request == GetScreen(known=known)
+    assert ask_screen(wire(query=b"lines=1000")).request == GetScreen(lines=1000)
+    assert "lines: must be a whole number from 0 to 1000" in str(refusal_of_screen(b"lines=1001"))
+
+
+def refusal_of_screen(query: bytes) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        ask_screen(wire(query=query))
+    return caught.value
 
 
 def test_a_list_without_a_query_is_the_first_page() -> None:

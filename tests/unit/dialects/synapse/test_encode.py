@@ -27,7 +27,17 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, McpState, Replied, ToolsStatus, ToolsWay
+from synapse.core.requests import (
+    ExternalAgent,
+    ExternalAnswer,
+    HostStatus,
+    McpState,
+    Replied,
+    Run,
+    StyledScreen,
+    ToolsStatus,
+    ToolsWay,
+)
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.dialects.proto_json import instant, to_json
@@ -297,6 +307,37 @@ def test_the_status_has_what_the_agent_owes_and_what_ended_if_that_was_asked_for
     assert told["finished"] == [task_object(ended)]
     event = encode.encode_watched_status(status)
     assert (event.id, event.name, json.loads(event.data)) == ("", "status", told)
+
+
+def test_a_screen_has_its_version_and_runs_with_only_what_is_not_usual() -> None:
+    screen = StyledScreen(
+        version="7.3",
+        columns=80,
+        rows=2,
+        cursor=(1, 4),
+        alternate=True,
+        title="<b>",
+        lines=((Run("plain"), Run("red", {"fg": 1, "b": 1})), ()),
+    )
+
+    answer = encode.answer_screen(screen)
+
+    assert (answer.status, dict(answer.headers)[b"etag"]) == (200, b'"7.3"')
+    assert json.loads(answer.body) == {
+        "version": "7.3",
+        "columns": 80,
+        "rows": 2,
+        "cursor": [1, 4],
+        "alternate": True,
+        "title": "<b>",
+        "lines": [[["plain"], ["red", {"fg": 1, "b": 1}]], []],
+    }
+    assert encode.answer_screen(None)[:2] == (304, b"")
+
+
+def test_an_agent_without_a_terminal_has_no_screen() -> None:
+    assert encode.encode_screen_error(errors.UnsupportedOperation("no terminal")).status == 404
+    assert encode.encode_screen_error(errors.Forbidden("not yours")).status == 403
 
 
 def test_the_status_says_which_tools_the_agent_has() -> None:

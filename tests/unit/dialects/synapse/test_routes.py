@@ -33,6 +33,7 @@ PATHS = {
     ("GET", "/status"),
     ("GET", "/status/subscribe"),
     ("GET", "/status/watch"),
+    ("GET", "/screen"),
     ("POST", "/external/discover"),
     ("GET", "/external/agents"),
     ("DELETE", "/external/agents/{alias}"),
