@@ -36,11 +36,9 @@ from synapse.top.detail import (
     detail_of,
     keys_for,
     option_at,
-    option_lines,
     running_task_in,
     task_in,
     text_lines,
-    whole_question,
 )
 from synapse.top.dialogs import HELP, Compose, Composed, Dialog, Reader, TimelineReader, content_of
 from synapse.top.follower import RowFollower, SeenUntil, WatchStatus
@@ -249,11 +247,15 @@ class TopApp(App[None]):
             self._lines_about = 0
             self._draw("#about", Content(nothing))
         else:
-            lines = detail_of(row, self._need_position, self._columns, self._clock.now(), self._glyphs)
+            lines = self._about(row)
             self._lines_about = len(lines)
             self._draw("#about", content_of(lines))
         self._draw("#keys", self._key_line(row, need))
         self._draw("#rule", self._rule_line())
+
+    def _about(self, row: Row) -> list[Line]:
+        """Returns what the pane says about an agent: all that a person has to know before a decision."""
+        return detail_of(row, self._need_position, self._columns, self._clock.now(), self._glyphs)
 
     def _draw(self, selector: str, content: Content) -> None:
         """Updates a widget, unless it shows the same already."""
@@ -377,11 +379,7 @@ class TopApp(App[None]):
         if chosen is None or need is None or not self._may(action, need):
             return
         if action not in self._confirmed or not self._is_read():
-            lines = [
-                *whole_question(need, self._columns, self._glyphs),
-                *option_lines(need, self._columns, self._glyphs),
-            ]
-            if not await self._confirm(f"{need['name']}: {title}", lines):
+            if not await self._confirm(f"{need['name']}: {title}", self._about(chosen[1])):
                 return
             self._confirmed.add(action)
         await self._decide(need, lambda: actions.answer(chosen[0], need, choice), _VERBS[action])
@@ -406,7 +404,7 @@ class TopApp(App[None]):
             "retry": "It did not arrive: type it again?",
             "fail": "It did not arrive: fail the task?",
         }
-        if await self._confirm(f"{need['name']}: {says[verdict]}", whole_question(need, self._columns, self._glyphs)):
+        if await self._confirm(f"{need['name']}: {says[verdict]}", self._about(chosen[1])):
             await self._decide(need, lambda: actions.resolve(chosen[0], task_id, verdict), verdict.capitalize())
 
     @work

@@ -119,6 +119,7 @@ async def test_allow_is_confirmed_once_and_goes_to_the_question_that_is_shown() 
     async with desk(ada=asking(1), bob=asking(2)) as top:
         await top.pressed("a", Dialog)
         assert "rm -rf build" in top.text(".text Static")
+        assert "task 00000001 from claude-8101" in top.text(".text Static")
         await top.press("y")
         await top.until(lambda: bool(top.posts("ada")))
         await top.press("down", "a")
@@ -241,6 +242,17 @@ async def test_cancel_names_the_task_first() -> None:
         await top.until(lambda: bool(top.posts("ada")))
 
         assert top.posts("ada")[0][0] == f"/tasks/{task_id(1)}/cancel"
+
+
+async def test_an_agent_without_a_terminal_is_not_attached_to() -> None:
+    async with desk(ada=ready()) as top:
+        entry = top.hosts["ada"].entry
+        entry.terminal, entry.pid_started = 0, 0
+        top.hosts["ada"].registry.write(entry)
+        await top.until(lambda: "attach" not in top.text("#keys"))
+        await top.press("enter")
+
+        await top.said("ada has no terminal to attach to")
 
 
 async def test_a_refusal_of_the_host_is_shown() -> None:
