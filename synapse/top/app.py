@@ -268,9 +268,7 @@ class TopApp(App[None]):
         clock = f"{self._clock.now().astimezone():%H:%M} "
         begin, middle = " synapse top", summary(self._follower.rows, self._glyphs)
         if self._wanted:
-            middle = (
-                f"{self._rows.position[1]} of {middle} {self._glyphs.dot} filter: {self._glyphs.line(self._wanted)}"
-            )
+            middle = f"{len(self._rows.rows)} of {middle} {self._glyphs.dot} filter: {self._glyphs.line(self._wanted)}"
         room = self.size.width - width(begin) - width(clock)
         return Content(f"{begin}{self._glyphs.fit(f'  {middle}', max(0, room))}{clock}")
 
@@ -500,15 +498,29 @@ class TopApp(App[None]):
         if not row["has_terminal"]:
             self._say(f"{self._glyphs.line(row['name'])} has no terminal to attach to.")
             return
-        # In a process of its own, so that this one goes on reading the hosts' streams meanwhile.
         with self.batch_update(), self.suspend():
-            client = await asyncio.create_subprocess_exec(
-                *_ATTACH, entry.agent_id, env=self._environ, stderr=asyncio.subprocess.PIPE
-            )
-            _, said = await client.communicate()
+            said = await self._run_attach(entry.agent_id)
         self._mark_seen(entry.agent_id, self._clock.now())
         self._follower.look_again()
-        self._say(self._glyphs.line(said.decode("utf-8", "replace")) if client.returncode else "")
+        self._say(self._glyphs.line(said))
+
+    async def _run_attach(self, agent_id: str) -> str:
+        """Runs the attach client in this terminal; returns what went wrong, or an empty string.
+
+        In a process of its own, so that this one goes on reading the hosts' streams meanwhile.
+        """
+        try:
+            client = await asyncio.create_subprocess_exec(
+                *_ATTACH, agent_id, env=self._environ, stderr=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            return f"The attach client cannot be started: {error.strerror}"
+        try:
+            _, said = await client.communicate()
+        except asyncio.CancelledError:
+            client.terminate()  # this app ends, and its terminal with it
+            raise
+        return said.decode("utf-8", "replace") if client.returncode else ""
 
     @work
     async def action_timeline(self) -> None:
