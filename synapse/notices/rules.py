@@ -16,10 +16,12 @@ from typing import Final
 
 from synapse.client.overview import Need
 from synapse.core.errors import InvalidSettings
+from synapse.core.text import sanitise
 
 GRACE_SECONDS: Final = 1.5
 ALL: Final = "all"
 NONE: Final = "none"
+LONGEST_TEXT: Final = 300
 
 
 class Kind(StrEnum):
@@ -68,6 +70,12 @@ def notice_of(need: Need) -> Notice:
         text=need["title"],
         task_id=need["task_id"] or "",
     )
+
+
+def one_line(text: str) -> str:
+    """Returns a text of an agent for an outlet: on one line, without control characters, and not too long."""
+    line = " ".join(sanitise(text).split())
+    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
