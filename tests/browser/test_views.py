@@ -284,7 +284,7 @@ def answer(text: str, **metadata: Any) -> Json:
 
 
 def show_task(page: Page, row: Json, task: Json, events: list[Json] | None = None, **more: Any) -> None:
-    found = {
+    found: Json = {
         f"tasks__{row['id']}": {"task": task, "row": row},
         f"tasks__{row['id']}__timeline": {"events": events or []},
     }
