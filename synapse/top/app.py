@@ -450,7 +450,7 @@ class TopApp(App[None]):
             self._follower.look_again()
 
     async def _confirm(self, title: str, lines: list[Line]) -> bool:
-        return bool(await self.push_screen_wait(Dialog(self._glyphs.line(title), lines)))
+        return await self.push_screen_wait(Dialog(self._glyphs.line(title), lines))
 
     async def _write(self, title: str, priority: int = 0) -> Composed | None:
         return await self.push_screen_wait(Compose(self._glyphs.line(title), self._glyphs, priority))
