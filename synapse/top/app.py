@@ -39,6 +39,7 @@ from synapse.top.detail import (
     running_task_in,
     task_in,
     text_lines,
+    told_need,
 )
 from synapse.top.dialogs import HELP, Compose, Composed, Dialog, Reader, TimelineReader, content_of
 from synapse.top.follower import RowFollower, SeenUntil, WatchStatus
@@ -222,11 +223,11 @@ class TopApp(App[None]):
         await self.run_action("attach")
 
     def _take_need(self, *, by_person: bool) -> None:
-        """Keeps the pane at its need as long as that exists, and else shows the agent's first."""
+        """Keeps the pane at its need as long as that exists, and else shows the one that the row tells."""
         row = self._rows.chosen
         keys = [_key_of(need) for need in row["needs"]] if row else []
         is_kept = not by_person and self._need_key in keys
-        self._need_position = keys.index(self._need_key) if is_kept else 0
+        self._need_position = keys.index(self._need_key) if is_kept else told_need(row) if row else 0
         need = self._need
         shown = _text_of(need) if need else None
         # Also the text of the same question may change: a dialog is read while it is drawn.
