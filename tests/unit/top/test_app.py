@@ -180,6 +180,15 @@ async def test_a_question_that_has_just_changed_is_not_answered() -> None:
         await top.until(lambda: len(top.posts("ada")) == 2)
 
 
+async def test_a_question_whose_text_has_just_changed_is_not_answered_either() -> None:
+    async with desk(ada=asking(1)) as top:
+        top.hosts["ada"].tell(**asking(1, "rm -rf /"))
+        await top.until(lambda: "rm -rf /" in top.text("#about"))
+        await top.press("d")
+
+        await top.said("has just changed")
+
+
 async def test_a_question_is_answered_once_however_often_the_key_is_pressed() -> None:
     asks = asking(1)
     asks["question"]["task_id"] = None
