@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Final, assert_never
 
@@ -38,6 +38,7 @@ from synapse.core.errors import (
     InternalFailure,
     InvalidRequest,
     QueueFull,
+    RateLimited,
     SynapseError,
     UnsupportedOperation,
 )
@@ -54,6 +55,8 @@ MAX_TERMINALS: Final = 32
 """How many terminals one connection may show at a time."""
 MAX_FRAMES_A_SECOND: Final = 2000
 """A connection that sends more is read more slowly."""
+READMIT_SECONDS: Final = 60.0
+"""How often a page that sends frames is admitted again: who types uses the session, and it must not end meanwhile."""
 
 
 def terminal_relays(directory: GatewayDirectory, hosts: HostClient) -> TerminalRelays:
@@ -80,16 +83,19 @@ class TerminalsSocket:
         *,
         acquire_slot: Callable[[Caller], AbstractContextManager[object]] = lambda _caller: nullcontext(),
         frames_a_second: int = MAX_FRAMES_A_SECOND,
+        readmit_seconds: float = READMIT_SECONDS,
     ) -> None:
         self._relays = relays
         self._acquire_slot = acquire_slot
         self._frames_a_second = frames_a_second
+        self._readmit_seconds = readmit_seconds
 
     async def __call__(self, channel: WebSocketChannel, caller: Caller) -> None:
         """Serves one connection until the page leaves.
 
         Raises:
             Forbidden: the caller may not attach.
+            AccessDenied: its credentials are no longer valid.
             TooManyStreams: the caller has too many open streams; a connection counts as one, whatever it shows.
         """
         check_action(ATTACH, caller)
@@ -104,7 +110,12 @@ class TerminalsSocket:
     async def _read(self, channel: WebSocketChannel, page: _Page) -> None:
         loop = asyncio.get_running_loop()
         begun, count = loop.time(), 0
+        admitted = begun
         while (data := await channel.receive()) is not None:
+            if channel.readmit is not None and loop.time() - admitted >= self._readmit_seconds:
+                admitted = loop.time()
+                with suppress(RateLimited):
+                    await channel.readmit()
             if loop.time() - begun >= 1.0:
                 begun, count = loop.time(), 0
             count += 1
