@@ -100,13 +100,12 @@ class OverviewFollower:
             yield
         finally:
             self._viewers -= 1
-            if not self._viewers:
+            if not self._viewers and self._running is not None:
+                # All of it before the wait: the next viewer may come meanwhile, and starts anew.
                 running, self._running = self._running, None
-                if running is not None:
-                    running.cancel()
-                    await asyncio.wait({running})
-                self._agents.clear()
-                self._looked.clear()
+                self._agents, self._looked = {}, asyncio.Event()
+                running.cancel()
+                await asyncio.wait({running})
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Calls `listener` with the name of each agent whose row has changed; returns a function that stops it."""

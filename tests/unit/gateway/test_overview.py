@@ -44,6 +44,7 @@ from synapse.core.requests import (
     WatchOverview,
 )
 from synapse.core.task import Task, TaskState
+from synapse.core.waiting import pause
 from synapse.gateway import overview, tasks
 from synapse.gateway.overview import AWAY_SECONDS, limited_row
 from tests.fakes.driver import FakeDriver
@@ -149,6 +150,21 @@ async def test_two_viewers_share_one_stream_of_each_host_which_ends_with_the_las
                 await second.until(lambda: second.state("ada") == "done")
             assert here.watched == {"ada": 1, "bob": 1}
         assert here.watched.total() == 0
+
+
+async def test_a_viewer_who_comes_while_the_last_one_leaves_sees_all_agents() -> None:
+    async with world() as here:
+        for turns in range(40):
+            first = await here.ask(WatchOverview(), OPERATOR)
+            await anext(first)
+            leaving = asyncio.create_task(first.aclose())
+            for _ in range(turns):
+                await pause(0)
+            async with viewing(here) as second:
+                await leaving
+                assert [row["id"] for row in here.follower.rows()] == ["ada", BOB_NAME], turns
+                assert second.state("ada") == "ready"
+                assert here.watched == {"ada": 1, "bob": 1}
 
 
 async def test_a_viewer_who_resumes_loses_nothing_and_gets_nothing_twice() -> None:
