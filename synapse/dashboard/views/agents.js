@@ -1,7 +1,7 @@
 /** Agents: who is doing what? Every agent with its state, its work and a small live picture of its screen. */
 
 import { fill, h, keyed } from "../dom.js";
-import { rowParts } from "../rows.js";
+import { agentAddress, rowParts } from "../rows.js";
 import { mountScreen } from "../screen.js";
 import { noAgents } from "./inbox.js";
 
@@ -38,13 +38,12 @@ export const view = {
 
     const make = (row) => {
       const box = h("div", { class: "card-screen", "aria-hidden": "true", "data-agent": row.id });
-      const card = h("a", { class: "card", "data-item": true, href: `#/agents/${encodeURIComponent(row.id)}` }, h("div", { class: "row" }), box);
       watcher.observe(box);
-      return card;
+      return h("a", { class: "card", "data-item": true, href: agentAddress(row.id) }, h("div", { class: "row" }), box);
     };
     const update = (card, row) => {
       const [line, box] = card.children;
-      const said = JSON.stringify([row.name, row.state, row.since, row.why, row.queue, row.folder, row.unread, row.owes.length]);
+      const said = JSON.stringify({ ...row, needs: null });
       if (card.dataset.said !== said) {
         card.dataset.said = said;
         line.dataset.state = row.state;
@@ -60,7 +59,9 @@ export const view = {
 
     const draw = () => {
       count.textContent = live.rows.length ? `${live.rows.length} running` : "";
-      if (live.rows.length === 0) return fill(cards, live.connection.state === "connecting" ? h("p", { class: "empty" }, "Connecting…") : noAgents());
+      if (live.rows.length === 0) {
+        return fill(cards, live.isLive ? noAgents() : h("p", { class: "empty" }, "Connecting…"));
+      }
       cards.querySelector(".empty")?.remove();
       keyed(cards, live.rows, (row) => row.id, make, update);
       for (const box of screens.keys()) if (!box.isConnected) close(box);
