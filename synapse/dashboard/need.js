@@ -150,9 +150,10 @@ function factsOf(need, live) {
   if (need.folder) facts.push(["in", h("code", {}, need.folder)]);
   const text = live.row(need.agent)?.task?.id === need.task_id ? live.row(need.agent).task.text : "";
   if (need.task_id) {
-    const asked = need.kind === "done" || need.kind === "failed" ? "task" : "asked by";
+    const hasEnded = need.kind === "done" || need.kind === "failed";
     const work = text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null;
-    facts.push([asked, ["task ", taskLink(need.task_id), need.from ? ` from ${need.from}` : null, work]]);
+    const source = [taskLink(need.task_id), need.from ? ` from ${need.from}` : null, work];
+    facts.push(hasEnded ? ["task", source] : ["asked by", ["task ", source]]);
   } else if (need.question_id) facts.push(["asked by", `${need.name} itself, for no task`]);
   if (facts.length === 0) return null;
   return h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));

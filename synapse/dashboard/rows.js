@@ -67,7 +67,8 @@ export function stateLabel(row) {
  * @param {object} row
  */
 export function rowParts(row) {
-  const queue = row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null;
+  const queue = row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` },
+    h("span", { "aria-hidden": "true" }, `+${row.queue}`), h("span", { class: "sr-only" }, ` ${row.queue} queued`)) : null;
   return [
     mark(row.state),
     h("span", { class: "row-name" }, row.name, queue),
