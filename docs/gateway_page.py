@@ -52,7 +52,8 @@ DASHBOARD_PURPOSES: Final = {
     "answer_agent": "approve: the same as below, for what an agent asks outside of a task",
     "seen": 'read, with a session: `{"until": TIME}`; answers until then no longer need anybody',
     "tasks": 'read: `?agent`, `state`, `from`, `search`, `context`, `limit` (up to 500), `cursor`; `{"tasks": '
-    '[TaskRow, …], "next_cursor", "total"}`. A page may be short and yet have a next one',
+    '[TaskRow, …], "next_cursor", "total"}`. With `from`, and for a key of some agents, `total` is null, and a page '
+    "may be short and yet have a next one",
     "task": 'read: `{"task": Task, "row": TaskRow}`',
     "timeline": 'read: `{"events": [{"seq", "at", "type", …}], "next_after"}`, each text cut at 2,000 characters; '
     "`?after`, `limit` (up to 5,000)",

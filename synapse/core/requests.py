@@ -459,7 +459,7 @@ class ListTasks(Request[TaskPage]):
     user: str = ""
     """Only tasks of the caller with this name."""
     sender: str = ""
-    """Only tasks from this sender, as `Task.sender_name` names it."""
+    """Only tasks from this sender, as `Task.sender_name` names it; in a request to a gateway."""
     expired: bool | None = None
     """True: only tasks that ended by their deadline. False: only others."""
     text: str = ""

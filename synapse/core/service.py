@@ -192,6 +192,6 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
 
 def method_for(service: object, request: Request[R]) -> Callable[[Request[R], Caller], Awaitable[R]] | None:
     """Returns the method of `service` that handles `request`, or None if it has none."""
-    # That the method takes this request and returns its result is checked by tests/unit/gateway/test_methods.py.
+    # That it takes this request and returns its result is checked by tests/unit/gateway/test_service_methods.py.
     method: Callable[[Request[R], Caller], Awaitable[R]] | None = getattr(service, METHODS[type(request)], None)
     return method

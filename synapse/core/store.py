@@ -41,6 +41,8 @@ class TaskPage:
     tasks: tuple[Task, ...]
     next_cursor: str
     total: int
+    is_counted: bool = True
+    """Whether `total` is how many there are: what the store has no columns for is filtered page by page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
-from synapse.core.address import KEY, UNVERIFIED
 from synapse.core.events import MetadataChanged
 from synapse.core.message import A_PERSON, Json, Sender
 from synapse.core.question import Question, question_fields, question_from
@@ -234,17 +233,6 @@ def unverified(claims: Json) -> dict[str, Any]:
 def sent_by(user: str) -> Json:
     """Returns the filter for tasks of one caller of a gateway."""
     return {_USER: user}
-
-
-def sent_as(name: str) -> Json:
-    """Returns the filter for tasks from the sender that `Task.sender_name` calls `name`.
-
-    It may also find tasks that a caller of a gateway sent in an unverified name; those have another `sender_name`.
-    """
-    if name.startswith(KEY):
-        return {_USER: name.removeprefix(KEY), _VERIFIED: False}
-    sender = {"sender_id": name.removeprefix(UNVERIFIED)}
-    return {_SENDER: sender, _VERIFIED: not name.startswith(UNVERIFIED)}
 
 
 def asked_for(waiting: Task) -> Json:

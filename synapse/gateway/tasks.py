@@ -68,8 +68,9 @@ from synapse.tasks.rules import (
 
 AboutTask = AnswerQuestion | ResolveTask | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
 """Commands about a task that only its running agent can carry out."""
-MOST_READS: Final = 20
-"""How many pages of the store are read to fill one page for a caller who may not see all of them."""
+READ_AT_ONCE: Final = 250
+MOST_READS: Final = 16
+"""How often so many tasks are read from the store to fill one page of those that pass a filter."""
 MAX_MISSES: Final = 5
 """How many rechecks in a row may find no agent for an awaited task: an agent that is restarted resumes its tasks."""
 
@@ -170,12 +171,15 @@ class GatewayTasks:
                 raise AgentNotFound(wanted)
             query = replace(query, inbox=stopped.inbox, agent_id=stopped.agent_id)
 
+        is_of_some_agents = caller.agents is not None and not wanted
+        if not is_of_some_agents and not request.sender:
+            return await self._store.list(query)
+
         def is_shown(task: Task) -> bool:
-            # The first is false only for a key that sees all scopes but may use some agents only.
-            may_see = bool(wanted) or may_use(caller, self._directory.name_of(task))
+            may_see = not is_of_some_agents or may_use(caller, self._directory.name_of(task))
             return may_see and request.sender in ("", task.sender_name)
 
-        return await self._shown_page(query, is_shown)
+        return await self._filtered(query, is_shown)
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
         task = await self._find(request.task_id, caller)
@@ -266,19 +270,22 @@ class GatewayTasks:
             raise _not_running(self._directory.name_of(task))
         return await owner.command(replace(request, task_id=task.id), caller)
 
-    async def _shown_page(self, query: TaskQuery, is_shown: Callable[[Task], bool]) -> TaskPage:
-        """Returns a page of the tasks that are shown. It may be short, and yet have a next one, if few of many are."""
-        page = await self._store.list(query)
-        shown = [task for task in page.tasks if is_shown(task)]
-        total = page.total - len(page.tasks) + len(shown)
-        reads = 1
-        while page.next_cursor and len(shown) < query.limit and reads < MOST_READS:
-            page = await self._store.list(replace(query, limit=query.limit - len(shown), cursor=page.next_cursor))
-            found = [task for task in page.tasks if is_shown(task)]
-            shown += found
-            total -= len(page.tasks) - len(found)
-            reads += 1
-        return TaskPage(tuple(shown), page.next_cursor, total)
+    async def _filtered(self, query: TaskQuery, is_shown: Callable[[Task], bool]) -> TaskPage:
+        """Returns a page of the tasks that are shown. If they are few of many, it is short, and yet has a next one."""
+        shown: list[Task] = []
+        cursor = query.cursor
+        for _ in range(MOST_READS):
+            page = await self._store.list(replace(query, limit=READ_AT_ONCE, cursor=cursor))
+            found = [number for number, task in enumerate(page.tasks, 1) if is_shown(task)]
+            missing = query.limit - len(shown)
+            if len(found) > missing:
+                # The next page begins after the last task that fits.
+                page = await self._store.list(replace(query, limit=found[missing - 1], cursor=cursor))
+            shown += filter(is_shown, page.tasks)
+            cursor = page.next_cursor
+            if not cursor or len(shown) >= query.limit:
+                break
+        return TaskPage(tuple(shown), cursor, len(shown), is_counted=False)
 
     async def _load(self, result: CommandResult) -> Task:
         """Returns the task that a command resulted in."""

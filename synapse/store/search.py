@@ -49,10 +49,8 @@ _STEP_SECONDS: Final = 0.02
 """How long one transaction takes: the checkpoints of the store and other processes wait for it."""
 _STEP_APPENDS: Final = 200
 _FORGOTTEN_AT_ONCE: Final = 500
-_QUERY_SECONDS: Final = 0.2
-"""How long a search indexes what is new before it answers."""
-_FEW_EVENTS: Final = 1000
-"""A search answers although so many events are not indexed yet: it only misses the latest ones."""
+_QUERY_SECONDS: Final = 2.0
+"""How long a search indexes what is new before it says that the index is not ready."""
 _PRIMARY_CODE: Final = 0xFF
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -93,12 +91,12 @@ class SearchIndex:
 
         Raises SearchNotReady while the index is being built, InvalidField or InvalidRequest.
         """
-
         search = Search.parse(wanted.text)
 
         def find() -> TaskPage:
-            progress = self._update(self._now() + _QUERY_SECONDS)
-            if progress.left > _FEW_EVENTS:
+            last = _progress(self._connected()).last
+            progress = self._update(self._now() + _QUERY_SECONDS, last)
+            if progress.seq < last:
                 raise SearchNotReady(f"the search index is being built: {progress.percent} % of it is there")
             connection = self._connected()
             connection.execute("DELETE FROM found")
@@ -117,9 +115,8 @@ class SearchIndex:
         """Deletes the index. Idempotent."""
         self.close()
         if self._path.exists():
-            with file_lock(self._path, self._lock_timeout):
-                for suffix in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            with self._locked(self._lock_timeout):
+                self._unlink("", "-wal", "-shm")
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -137,11 +134,12 @@ class SearchIndex:
         self.discard()
         return act()
 
-    def _update(self, end: float) -> SearchProgress:
+    def _update(self, end: float, enough: int | None = None) -> SearchProgress:
+        """Indexes until `end`, until nothing is left, or until the seq `enough`, while others go on to write."""
         connection = self._connected()
-        while not (progress := _progress(connection)).is_current:
+        while not (progress := _progress(connection)).is_current and (enough is None or progress.seq < enough):
             try:
-                with file_lock(self._path, max(0.0, end - self._now())):
+                with self._locked(max(0.0, end - self._now())):
                     self._index_next(connection, min(end, self._now() + _STEP_SECONDS))
             except StoreLocked:
                 return progress  # another process builds
@@ -176,11 +174,22 @@ class SearchIndex:
         connection = self._connected()
         is_done = False
         while not is_done:
-            with file_lock(self._path, self._lock_timeout), _transaction(connection):
+            with self._locked(self._lock_timeout), _transaction(connection):
                 gone = connection.execute(query("docs_to_forget"), (_FORGOTTEN_AT_ONCE,)).fetchall()
                 for (number,) in gone:
                     _remove(connection, number)
             is_done = len(gone) < _FORGOTTEN_AT_ONCE or self._now() >= end
+
+    def _unlink(self, *suffixes: str) -> None:
+        for suffix in suffixes:
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self, seconds: float) -> Generator[None]:
+        """Holds the right to write the index. Raises StoreLocked when another process holds it for `seconds`."""
+        _create_private(lock_path(self._path))
+        with file_lock(self._path, seconds):
+            yield
 
     def _connected(self) -> sqlite3.Connection:
         """Returns the connection to the index at the path and to the store. Raises StoreLost or StoreTooNew."""
@@ -193,16 +202,18 @@ class SearchIndex:
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
-        for path in (self._path, lock_path(self._path)):
-            # Only if it is missing: closing a descriptor drops the locks that this process has on the file.
-            if not path.exists():
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if not self._path.exists():
+            with self._locked(self._lock_timeout):
+                if not self._path.exists():
+                    # SQLite would take a log that is left of a deleted index for the log of the new one.
+                    self._unlink("-wal", "-shm")
+                    _create_private(self._path)
         connection = sqlite3.connect(
             uri(self._path), uri=True, timeout=self._lock_timeout, isolation_level=None, check_same_thread=False
         )
         try:
             if _schema_of(connection, self._path) < SCHEMA:
-                with file_lock(self._path, self._lock_timeout):
+                with self._locked(self._lock_timeout):
                     connection.execute("PRAGMA journal_mode = WAL")
                     # Another process may have made them while this one waited.
                     if _schema_of(connection, self._path) < SCHEMA:
@@ -298,6 +309,12 @@ def _transaction(connection: sqlite3.Connection, *, write: bool = True) -> Gener
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _create_private(path: Path) -> None:
+    # Only if it is missing: closing a descriptor drops the locks that this process has on a database.
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _identity_at(path: Path) -> tuple[int, int] | None:

@@ -19,7 +19,7 @@ from synapse.core.message import Message
 from synapse.core.requests import GetMessage, ListTasks, Request, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.task_metadata import sent_as, sent_by
+from synapse.core.task_metadata import sent_by
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
 
@@ -43,11 +43,7 @@ def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
         context_id=request.context_id,
         parent_id=request.parent_id,
         updated_after=request.updated_after,
-        metadata={
-            **request.metadata,
-            **(sent_by(request.user) if request.user else {}),
-            **(sent_as(request.sender) if request.sender else {}),
-        },
+        metadata={**request.metadata, **(sent_by(request.user) if request.user else {})},
         expired=request.expired,
         text=request.text.strip(),
         limit=request.limit,

@@ -125,7 +125,7 @@ class Story:
         await self._stores.check(self._data.draw(searches))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_the_index_finds_what_a_scan_finds(data: st.DataObject) -> None:
     async def run() -> None:

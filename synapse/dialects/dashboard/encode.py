@@ -71,7 +71,8 @@ def encode_task(task: Task, *, agent_name: AgentName) -> bytes:
 
 def encode_page(page: TaskPage, *, agent_name: AgentName) -> bytes:
     rows = [task_row(task, agent_name) for task in page.tasks]
-    return to_json({"tasks": rows, "next_cursor": page.next_cursor, "total": page.total})
+    total = page.total if page.is_counted else None
+    return to_json({"tasks": rows, "next_cursor": page.next_cursor, "total": total})
 
 
 def encode_timeline(timeline: Timeline) -> bytes:

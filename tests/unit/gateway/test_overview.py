@@ -21,6 +21,7 @@ from synapse.core.errors import (
     AgentNotFound,
     AgentNotResponding,
     Forbidden,
+    RegistryFailed,
     StoreFailed,
     TaskNotFound,
     UnsupportedOperation,
@@ -43,7 +44,8 @@ from synapse.core.requests import (
     WatchOverview,
 )
 from synapse.core.task import Task, TaskState
-from synapse.gateway import overview
+from synapse.core.waiting import pause
+from synapse.gateway import overview, tasks
 from synapse.gateway.overview import AWAY_SECONDS, limited_row
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import ADA, BOB_NAME, BOUND, LAPTOP, OPERATOR, PHONE, World, world
@@ -144,10 +146,25 @@ async def test_two_viewers_share_one_stream_of_each_host_which_ends_with_the_las
             async with viewing(here) as second:
                 assert here.watched == {"ada": 1, "bob": 1}
                 await answered(here)
-                for viewer in (first, second):
-                    await viewer.until(lambda viewer=viewer: viewer.state("ada") == "done")
+                await first.until(lambda: first.state("ada") == "done")
+                await second.until(lambda: second.state("ada") == "done")
             assert here.watched == {"ada": 1, "bob": 1}
         assert here.watched.total() == 0
+
+
+async def test_a_viewer_who_comes_while_the_last_one_leaves_sees_all_agents() -> None:
+    async with world() as here:
+        for turns in range(40):
+            first = await here.ask(WatchOverview(), OPERATOR)
+            await anext(first)
+            leaving = asyncio.create_task(first.aclose())
+            for _ in range(turns):
+                await pause(0)
+            async with viewing(here) as second:
+                await leaving
+                assert [row["id"] for row in here.follower.rows()] == ["ada", BOB_NAME], turns
+                assert second.state("ada") == "ready"
+                assert here.watched == {"ada": 1, "bob": 1}
 
 
 async def test_a_viewer_who_resumes_loses_nothing_and_gets_nothing_twice() -> None:
@@ -185,6 +202,8 @@ async def test_a_viewer_who_missed_too_much_is_told_to_load_anew(after: int, mon
 async def test_a_viewer_who_reads_too_slowly_is_told_to_load_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_QUEUED_UPDATES", 1)
     async with world(feed_buffer=2) as here, viewing(here) as viewer:
+        # By the first sign of life the stream has left the log behind: what is in the log is never missed.
+        await viewer.until(lambda: isinstance(viewer.got[-1], StreamAlive))
         for number in range(5):
             await answered(here, f"message {number}")
         last = await here.store.last_seq()
@@ -246,9 +265,34 @@ async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_ag
         await viewer.until(lambda: viewer.state("carl") == "ready")
         again = AgentEntry("synapse-codex-8123", "codex", name="carl", inbox="carl", pid=7)
         here.entries["carl"] = again
-        await viewer.until(lambda: (viewer.row("carl") or {}).get("agent_id") == "synapse-codex-8123")
+        await viewer.until(lambda: (row := viewer.row("carl")) and row["agent_id"] == "synapse-codex-8123")
         await viewer.until(lambda: viewer.state("carl") == "ready")
         assert here.watched["carl"] == 1
+
+
+@pytest.mark.parametrize("failure", [RegistryFailed("no folder"), ValueError("a defect")])
+async def test_agents_are_followed_while_the_registry_cannot_be_read(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    carl = AgentEntry("synapse-codex-8122", "codex", name="carl", inbox="carl")
+    desk = AgentHarness(store=store, me=carl)
+    async with world(store=store) as here, viewing(here) as viewer, working(desk):
+        task = await here.sent()
+        failed = asyncio.Event()
+
+        async def fail() -> None:
+            failed.set()
+            raise failure
+
+        monkeypatch.setattr(here.directory, "refresh", fail)
+        async with asyncio.timeout(BOUND):
+            await failed.wait()
+        await here.desks["ada"].finished(task)
+        await viewer.until(lambda: viewer.state("ada") == "done")
+        monkeypatch.undo()
+        here.entries["carl"], here.desks["carl"] = carl, desk
+        await viewer.until(lambda: viewer.state("carl") == "ready")
 
 
 async def test_a_store_that_fails_ends_the_stream_with_an_error() -> None:
@@ -436,4 +480,18 @@ async def test_a_page_for_a_caller_of_some_agents_is_filled_from_the_next_ones()
         then = await here.ask(ListTasks(limit=2, cursor=page.next_cursor), ONLY_ADA)
 
         assert [task.id for task in (*page.tasks, *then.tasks)] == wanted[::-1]
-        assert then.next_cursor == ""
+        assert (then.next_cursor, then.is_counted) == ("", False), "how many there are of others is not told"
+
+
+async def test_a_filter_that_few_tasks_pass_reads_a_bounded_part_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(tasks, "MOST_READS", 2)
+    async with world() as here:
+        wanted = await answered(here, "the oldest")
+        for number in range(7):
+            await answered(here, f"bob {number}", agent=BOB_NAME)
+        pages = [await here.ask(ListTasks(limit=2), ONLY_ADA)]
+        while pages[-1].next_cursor:
+            pages.append(await here.ask(ListTasks(limit=2, cursor=pages[-1].next_cursor), ONLY_ADA))
+
+        assert [[task.id for task in page.tasks] for page in pages] == [[], [wanted.id]]

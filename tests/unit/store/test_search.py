@@ -212,14 +212,16 @@ async def test_an_index_that_is_damaged_while_it_is_open_is_built_again(sqlite: 
     assert await found(sqlite, "parser") == ["a"]
 
 
-async def test_a_deleted_index_is_built_again(sqlite: LeasedStore, tmp_path: Path) -> None:
-    await ask(sqlite, "a", "parser")
-    assert await found(sqlite, "parser") == ["a"]
-    for file in tmp_path.glob("search.db*"):
+@pytest.mark.parametrize("gone", ["search.db*", "search.db", "search.db.lock"])
+async def test_a_deleted_index_is_built_again(sqlite: LeasedStore, tmp_path: Path, gone: str) -> None:
+    await ask(sqlite, "a", "lexer")
+    assert await found(sqlite, "parser") == []
+    for file in tmp_path.glob(gone):
         file.unlink()
+    await ask(sqlite, "b", "parser")
 
-    assert await found(sqlite, "parser") == ["a"]
-    assert [body for _, body in indexed(tmp_path)] == ["parser"]
+    assert await found(sqlite, "parser") == ["b"]
+    assert [body for _, body in indexed(tmp_path)] == ["lexer", "parser"]
 
 
 async def test_deleted_texts_leave_the_index(sqlite: LeasedStore, tmp_path: Path) -> None:
@@ -318,7 +320,7 @@ async def test_a_store_that_was_pruned_empty_is_indexed_again(sqlite: LeasedStor
 async def test_while_another_process_builds_a_search_says_so(
     sqlite: LeasedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "_FEW_EVENTS", 1)
+    monkeypatch.setattr(search, "_QUERY_SECONDS", 0.05)
     await ask(sqlite, "a", "parser")
     await sqlite.update_search(1)
     await ask(sqlite, "b", "parser")

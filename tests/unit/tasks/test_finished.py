@@ -11,6 +11,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Failed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import StoreFailed
 from synapse.core.message import Artifact, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.override import override
 from synapse.core.requests import CancelTask, DeleteTask, GetStatus, SendMessage
 from synapse.core.store import TaskPage, TaskQuery
 from synapse.core.task import Task, TaskState
@@ -29,6 +30,7 @@ class CountingStore(MemoryStore):
         self.lists = 0
         self.is_broken = False
 
+    @override
     async def list(self, query: TaskQuery) -> TaskPage:
         self.lists += 1
         if self.is_broken:

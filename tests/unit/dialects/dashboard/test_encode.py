@@ -197,6 +197,7 @@ def test_a_page_has_rows_the_next_cursor_and_the_total() -> None:
     told = json.loads(call.encode(TaskPage((a_task(),), "c2", 7)))
 
     assert told == {"tasks": [encode.task_row(a_task(), agent_name)], "next_cursor": "c2", "total": 7}
+    assert json.loads(call.encode(TaskPage((), "", 0, is_counted=False)))["total"] is None
 
 
 def test_a_timeline_has_every_event_with_its_long_texts_cut() -> None:
