@@ -265,6 +265,15 @@ def test_an_axis_of_counts_holds_the_largest_with_few_lines(page: Page, largest:
     assert 2 <= len(axis["ticks"]) <= 6
 
 
+@pytest.mark.parametrize("largest", [1, 90, 1900, 35_000, 10_000_000])
+def test_an_axis_of_times_holds_the_largest_with_few_lines(page: Page, largest: float) -> None:
+    axis = call(page, "plot.js", "timeAxis", largest)
+
+    assert axis["top"] >= largest
+    assert (axis["ticks"][0], axis["ticks"][-1]) == (0, axis["top"])
+    assert 2 <= len(axis["ticks"]) <= 6
+
+
 @pytest.mark.parametrize("values", [[], [0.004], [0.2, 45], [3000, 90_000]])
 def test_a_logarithmic_axis_holds_all_values(page: Page, values: list[float]) -> None:
     axis = call(page, "plot.js", "logAxis", values)

@@ -192,6 +192,18 @@ def test_an_event_draws_its_own_row_and_no_other_of_hundreds(page: Page) -> None
     assert page.evaluate("() => [...window.drawn]") == ["open"]
 
 
+def test_keys_step_from_the_newest_row(page: Page) -> None:
+    mount(page, "flow", tasks=page_of(many(80)))
+    expect(page.locator(".flow-message")).to_have_count(80)
+    links = page.locator(".flow-link")
+
+    page.evaluate("() => fake.handle.keys.j()")
+    expect(links.last).to_be_focused()
+    page.evaluate("() => fake.handle.keys.k()")
+    expect(links.nth(-2)).to_be_focused()
+    expect(page.locator(".flow-card")).to_be_visible()
+
+
 def test_older_messages_come_above_and_move_nothing(page: Page) -> None:
     rows = many(60)
     mount(page, "flow", tasks=page_of(rows[:30], next_cursor="more"))
@@ -231,14 +243,21 @@ def test_texts_stay_in_sight_beside_lanes_that_are_not(page: Page) -> None:
 
 def test_on_a_phone_the_flow_is_a_list(browser: Browser) -> None:
     with opened(browser, PHONE) as page:
-        mount(page, "flow", rows=[agent_row("codex")], tasks=page_of([task_row("one", "codex", 0)]))
+        agents = ["codex", *(f"agent-{n}" for n in range(6))]
+        tasks = [
+            task_row("one", "codex", 0),
+            *(task_row(name, name, 10, from_agent="synapse-codex") for name in agents),
+        ]
+        mount(page, "flow", rows=[agent_row(name) for name in agents], tasks=page_of(tasks))
 
         row = page.locator("[data-key=one]")
         expect(row.locator(".flow-brief")).to_have_text("user → codex")
         expect(row.locator(".flow-brief")).to_be_visible()
         expect(row.locator(".flow-text")).to_have_text("message one")
         expect(row.locator(".flow-dots")).to_have_text("●○○○○")
-        expect(row.locator(".flow-arrow")).to_be_hidden()
+        expect(page.locator(".flow-arrow:visible, .flow-far:visible")).to_have_count(0)
+        tall = page.locator(".flow-link").evaluate_all("(links) => links.map((link) => link.clientHeight)")
+        assert set(tall) == {tall[0]}
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
 
 
@@ -277,7 +296,7 @@ def answer(text: str, **metadata: Any) -> Json:
 
 
 def show_task(page: Page, row: Json, task: Json, events: list[Json] | None = None, **more: Any) -> None:
-    found = {
+    found: Json = {
         f"tasks__{row['id']}": {"task": task, "row": row},
         f"tasks__{row['id']}__timeline": {"events": events or []},
     }

@@ -20,7 +20,7 @@ const ROW = 40;
 const LINE = 30; // where the arrow lies in its row; the text stands above it
 const NEAR_END = 48;
 const DOTS = 76; // the room of a message's dots, with the gap at the lane of its agent
-const LEAST_LABEL = 120; // a label with less room in sight is replaced by the names and the text
+const LEAST_LABEL = 160; // a label with less room in sight is replaced by the names and the text
 
 export const view = {
   name: "flow",
@@ -28,7 +28,7 @@ export const view = {
   wide: true,
   mount(root, context) {
     const flow = new Flow(root, context);
-    return { unmount: () => flow.stop() };
+    return { unmount: () => flow.stop(), keys: { j: () => flow.step(1), k: () => flow.step(-1) } };
   },
 };
 
@@ -50,7 +50,8 @@ class Flow {
   #card = h("div", { class: "flow-card", hidden: true, "aria-hidden": "true" });
   #canvas = h("div", { class: "flow-canvas" }, this.#lanes, this.#olderButton, this.#list);
   #scroller = h("div", { class: "flow-scroller", onscroll: () => this.#onScroll() }, this.#canvas);
-  #view = h("section", { class: "flow" }, h("div", { class: "view-head" }, h("h1", {}, "Flow"), legend()), this.#empty, this.#scroller, this.#newest, this.#card);
+  #view = h("section", { class: "flow" }, h("div", { class: "view-head" }, h("h1", {}, "Flow"), legend()),
+    this.#empty, this.#scroller, this.#newest, this.#card);
 
   constructor(root, context) {
     this.#context = context;
@@ -77,6 +78,15 @@ class Flow {
     this.#abort.abort();
     cancelAnimationFrame(this.#frame);
     for (const end of this.#ends) end();
+  }
+
+  /** Moves the focus to the next or previous row; the first step is to the newest, where the eye is. */
+  step(by) {
+    const links = [...this.#list.querySelectorAll("[data-item]")];
+    const at = links.indexOf(document.activeElement);
+    const link = at < 0 ? links.at(-1) : links[Math.min(Math.max(at + by, 0), links.length - 1)];
+    link?.focus();
+    link?.scrollIntoView({ block: "nearest" });
   }
 
   async #load() {
@@ -273,7 +283,8 @@ function placeLabel(element, left, right) {
   const [first, last] = reachOf(row, shape);
   const start = Math.max(first, left + 12);
   const end = Math.min(last, right - 12);
-  const isOut = end - start < Math.min(LEAST_LABEL, last - first);
+  const needed = LEAST_LABEL + (row.kind === "message" ? DOTS : 0);
+  const isOut = end - start < Math.min(needed, 0.8 * (last - first));
   const place = isOut ? "out" : `${start} ${end}`;
   if (element.place === place) return;
   element.place = place;
@@ -346,7 +357,8 @@ function arrowOf({ kind, from, to }, { width }, look) {
   }
   const way = Math.sign(end - start);
   group.append(svg("circle", { cx: start, cy: LINE, r: 3 }));
-  group.append(svg("line", { x1: start + 3 * way, y1: LINE, x2: end - (kind === "answer" ? 4 : 10) * way, y2: LINE }), headOf(end - 4 * way, way, kind));
+  const stop = end - (kind === "answer" ? 4 : 10) * way;
+  group.append(svg("line", { x1: start + 3 * way, y1: LINE, x2: stop, y2: LINE }), headOf(end - 4 * way, way, kind));
   return group;
 }
 
@@ -362,7 +374,7 @@ function linkOf(row, shape, look) {
   const isLeftwards = to < from;
   const words = `${timeOfDay(at)}, ${sender} ${kind === "answer" ? "answers" : "to"} ${receiver}: ${look.text} — ${look.words}`;
   const isOutside = kind === "message" && from === 0 && task.from && task.from !== "user";
-  const prefix = isOutside ? [...reveal(task.from), ": "] : kind === "answer" ? ["↳ "] : [];
+  const prefix = isOutside ? [h("span", { class: "flow-from" }, ...reveal(task.from), ": ")] : kind === "answer" ? ["↳ "] : [];
   return h(
     "a", { class: "flow-link", href: `#/tasks/${encodeURIComponent(task.id)}`, "data-item": true, "aria-label": words },
     h("time", { class: "flow-time", datetime: at }, timeOfDay(at)),
@@ -388,7 +400,7 @@ function cardOf(row, shape) {
   const { state, word } = taskState(task);
   const text = kind === "answer" ? lookOf(row).text : task.text;
   const steps = (task.receipts ?? []).map(({ step, at, source }) =>
-    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
+    h("li", {}, h("span", {}, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
   );
   return [
     h("p", { class: "flow-card-head" }, mark(state), h("span", { class: "state", "data-state": state }, word),

@@ -122,7 +122,13 @@ class Tasks {
 
   #filter() {
     clearTimeout(this.#timer);
-    const chosen = { ...this.#query, search: this.#search.value.trim(), agent: this.#agent.value, state: this.#state.value, from: this.#from.value.trim() };
+    const chosen = {
+      ...this.#query,
+      search: this.#search.value.trim(),
+      agent: this.#agent.value,
+      state: this.#state.value,
+      from: this.#from.value.trim(),
+    };
     const query = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value));
     const address = query.size ? `#/tasks?${query}` : "#/tasks";
     if (address === location.hash) this.#load();
@@ -195,7 +201,8 @@ class Tasks {
     const first = (this.#cursors.length - 1) * PAGE + 1;
     const last = first + this.#rows.length - 1;
     if (this.#total === null) return `${count(first)}–${count(last)}`;
-    return last === this.#total && first === 1 ? counted(this.#total, "task") : `${count(first)}–${count(last)} of ${counted(this.#total, "task")}`;
+    const all = counted(this.#total, "task");
+    return last === this.#total && first === 1 ? all : `${count(first)}–${count(last)} of ${all}`;
   }
 }
 
@@ -227,7 +234,8 @@ function updateRow(element, row, now, agents) {
     h("span", { class: "tasks-texts" },
       h("bdi", { class: "tasks-text", dir: "auto" }, ...reveal(row.text || (row.files ? counted(row.files, "file") : "(empty)"))),
       answerLine(row)),
-    h("time", { class: "tasks-time", datetime: row.updated_at, title: `sent ${shortTime(row.created_at, now)}` }, shortTime(row.updated_at, now)),
+    h("time", { class: "tasks-time", datetime: row.updated_at, title: `sent ${shortTime(row.created_at, now)}` },
+      shortTime(row.updated_at, now)),
   );
   fill(element, link);
   if (hadFocus) link.focus();
