@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
+from functools import partial
 
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
@@ -92,7 +93,7 @@ def _show() -> int:
     app = TopApp(
         registry,
         hosts.watch_status,
-        SeenMarks(lambda agent_id: seen_until(home, agent_id), note_seen),
+        SeenMarks(partial(seen_until, home), note_seen),
         TerminalNotices(notices.rules, notices.log, clock, os.environ),
         clock,
         glyphs_for(os.environ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -84,7 +85,7 @@ async def desk(
         app = TopApp(
             registry,
             client.watch_status,
-            SeenMarks(lambda agent_id: seen_until(home, agent_id), lambda agent_id, at: mark_seen(home, agent_id, at)),
+            SeenMarks(partial(seen_until, home), partial(mark_seen, home)),
             lambda need, names, _write: told.append((need["title"], names)),
             clock,
             glyphs,
