@@ -19,6 +19,7 @@
  *     can(action)                      whether this session may, and the page is connected
  *     gate(element, action)            keeps the element disabled while `can(action)` is false; returns the element
  *     seen(agentId)                    marks the agent's finished tasks as seen
+ *     notices                          browser notifications, see notices.js
  *
  * Address → view: #/inbox, #/agents, #/agents/ID, #/flow, #/tasks, #/tasks/ID, #/figures, #/send.
  */
@@ -27,7 +28,8 @@ import { api } from "./api.js";
 import { clock, fill, h, keyed, refreshTimes } from "./dom.js";
 import { listenToKeys, showHelp } from "./keys.js";
 import { Live } from "./live.js";
-import { agentAddress, needsOf, rowParts, stateOfNeed, taskAddress, word } from "./rows.js";
+import { BrowserNotices } from "./notices.js";
+import { agentAddress, needAddress, needsOf, rowParts, stateOfNeed, taskAddress, word } from "./rows.js";
 
 const VIEWS = {
   inbox: () => import("./views/inbox.js"),
@@ -107,6 +109,7 @@ function openPage(session) {
       return element;
     },
     seen: (agentId, until) => api.post(`/dashboard/agents/${encodeURIComponent(agentId)}/seen`, { until }),
+    notices: new BrowserNotices(live, (need) => context.navigate(needAddress(need.id))),
   };
 
   const setEnabled = (element) => {

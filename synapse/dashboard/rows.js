@@ -1,6 +1,6 @@
 /** How an agent's row is shown: the same marks, words and order everywhere. A state is always a word and a mark. */
 
-import { ago, h } from "./dom.js";
+import { ago, h, reveal } from "./dom.js";
 
 /** The mark of each state. */
 export const MARKS = {
@@ -32,6 +32,15 @@ export function agentAddress(id) {
  */
 export function taskAddress(id) {
   return `#/tasks/${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns the address of one need in the Inbox.
+ *
+ * @param {string} id
+ */
+export function needAddress(id) {
+  return `#/inbox?need=${encodeURIComponent(id)}`;
 }
 
 /**
@@ -71,9 +80,9 @@ export function rowParts(row) {
     h("span", { "aria-hidden": "true" }, `+${row.queue}`), h("span", { class: "sr-only" }, ` ${row.queue} queued`)) : null;
   return [
     mark(row.state),
-    h("span", { class: "row-name" }, row.name, queue),
+    h("span", { class: "row-name" }, reveal(row.name), queue),
     stateLabel(row),
-    row.why ? h("span", { class: "row-why" }, row.why) : null,
+    row.why ? h("span", { class: "row-why" }, reveal(row.why)) : null,
   ];
 }
 

@@ -3,7 +3,7 @@
 import { fill, h } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, settledBy, subjectOf } from "../need.js";
-import { needsOf, rowParts, stateOfNeed } from "../rows.js";
+import { needAddress, needsOf, rowParts, stateOfNeed } from "../rows.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 
@@ -17,6 +17,7 @@ export const view = {
     const heading = h("h1", {}, "Inbox");
     const back = h("a", { class: "button quiet", href: "#/inbox" }, "‹ Inbox");
     const head = h("div", { class: "view-head" }, heading);
+    const notices = noticesButton(context.notices);
     let chosen = params.query.get("need") ?? "";
     const cards = new Map();
     root.append(head, list);
@@ -29,7 +30,7 @@ export const view = {
       for (const [id, card] of cards) if (!open.has(id)) vanish(id, card);
       if (PHONE.matches && !chosen) return drawList(needs);
       const one = PHONE.matches && chosen;
-      fill(head, one ? back : heading, one ? null : h("span", { class: "muted" }, sentence(needs.length)));
+      fill(head, ...(one ? [back] : [heading, h("span", { class: "muted" }, sentence(needs.length)), notices]));
       const shown = one ? needs.filter((need) => need.id === chosen) : needs;
       const elements = shown.map((need) => cardOf(need).element);
       const gone = [...list.querySelectorAll(".need.gone")];
@@ -39,12 +40,11 @@ export const view = {
     };
 
     const drawList = (needs) => {
-      fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
+      fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)), notices);
       fill(list, needs.map((need) => {
         const state = stateOfNeed(need.kind);
         const why = need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`;
-        const href = `#/inbox?need=${encodeURIComponent(need.id)}`;
-        return h("a", { class: "row", "data-item": true, "data-state": state, href },
+        return h("a", { class: "row", "data-item": true, "data-state": state, href: needAddress(need.id) },
           rowParts({ name: need.name, state, since: need.asked_at, why }));
       }));
       if (needs.length === 0) fill(list, empty(live, false));
@@ -109,6 +109,24 @@ export const view = {
     };
   },
 };
+
+/** Returns the switch for browser notifications; none where the browser has no notifications. */
+function noticesButton(notices) {
+  if (notices.state === "missing") return null;
+  const button = h("button", { class: "quiet end" });
+  const show = () => {
+    button.textContent = notices.state === "blocked" ? "Notifications are blocked" : `Notify me: ${notices.state}`;
+    button.disabled = notices.state === "blocked";
+    button.title = button.disabled ? "Allow notifications for this address in the browser's settings." : "";
+    button.setAttribute("aria-pressed", String(notices.state === "on"));
+  };
+  button.addEventListener("click", async () => {
+    await notices.toggle();
+    show();
+  });
+  show();
+  return button;
+}
 
 function place(list, elements) {
   elements.forEach((element, index) => {
