@@ -101,12 +101,13 @@ class OverviewFollower:
         finally:
             self._viewers -= 1
             if not self._viewers:
+                # All of it before anything is awaited: the next viewer may come meanwhile, and begins anew.
                 running, self._running = self._running, None
+                self._agents = {}
+                self._looked.clear()
                 if running is not None:
                     running.cancel()
                     await asyncio.wait({running})
-                self._agents.clear()
-                self._looked.clear()
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Calls `listener` with the name of each agent whose row has changed; returns a function that stops it."""
@@ -163,9 +164,9 @@ class OverviewFollower:
         here = {agent.name: agent for agent in self.directory.agents()}
         for name, agent in here.items():
             known = self._agents.get(name)
-            if known is not None and known.identity == _identity(agent.entry):
-                continue
             if known is not None and known.following is not None:
+                if known.identity == _identity(agent.entry):
+                    continue
                 known.following.cancel()
             followed = self._agents[name] = _Followed(agent)
             followed.following = group.create_task(self._follow(followed))

@@ -68,6 +68,9 @@ class Viewer:
                 self.got.append(await anext(self._updates))
         return found
 
+    async def close(self) -> None:
+        await self._updates.aclose()
+
     async def read(self, count: int = 1) -> list[OverviewUpdate]:
         wanted = len(self.got) + count
         await self.until(lambda: len(self.got) >= wanted)
@@ -103,7 +106,7 @@ async def viewing(here: World, caller: Caller = OPERATOR, after: int | None = No
         await viewer.read()
         yield viewer
     finally:
-        await updates.aclose()
+        await viewer.close()
 
 
 async def answered(here: World, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada") -> Task:
@@ -235,6 +238,33 @@ async def test_an_agent_that_left_is_away_for_a_while_and_then_gone() -> None:
 
         assert viewer.got[-1] == RowRemoved(agent=BOB_NAME)
         assert viewer.state("ada") == "ready"
+
+
+async def test_an_agent_that_was_missing_for_a_moment_is_followed_again() -> None:
+    async with world() as here, viewing(here) as viewer:
+        bob = here.desks.pop("bob")
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "away")
+        here.desks["bob"] = bob
+
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "ready")
+
+
+async def test_a_viewer_who_comes_while_the_last_one_leaves_sees_all_agents() -> None:
+    async with world() as here:
+        here.may_leave = asyncio.Event()
+        first = Viewer(await here.ask(WatchOverview(), OPERATOR))
+        await first.read()
+        leaving = asyncio.ensure_future(first.close())
+        while here.leaving < 2:
+            await asyncio.sleep(0)
+        async with viewing(here) as second:
+            assert (second.state("ada"), second.state(BOB_NAME)) == ("ready", "ready")
+            here.may_leave.set()
+            await leaving
+            assert {row["id"] for row in here.follower.rows()} == {"ada", BOB_NAME}
+            await answered(here)
+            await second.until(lambda: second.state("ada") == "done")
+            assert here.watched == {"ada": 1, "bob": 1}
 
 
 async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_again() -> None:
