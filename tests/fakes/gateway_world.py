@@ -111,8 +111,8 @@ class World:
         self.may_leave = asyncio.Event()
         """Holds back the end of a stream of statuses until it is set."""
         self.may_leave.set()
-        self.leaving = 0
-        """How many of these streams are about to end."""
+        self.leaving: asyncio.Queue[str] = asyncio.Queue()
+        """The agents whose streams are about to end."""
         self.unreachable: dict[str, SynapseError] = {}
         """Why the host of an agent does not answer."""
         self._direct: set[str] = set()
@@ -174,9 +174,8 @@ class World:
                 async for status in statuses:
                     yield json.loads(to_json(status_object(status)))
         finally:
-            self.leaving += 1
+            self.leaving.put_nowait(name)
             await self.may_leave.wait()
-            self.leaving -= 1
             self.watched[name] -= 1
 
     async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any] | None:

@@ -255,8 +255,7 @@ async def test_a_viewer_who_comes_while_the_last_one_leaves_sees_all_agents() ->
         first = Viewer(await here.ask(WatchOverview(), OPERATOR))
         await first.read()
         leaving = asyncio.ensure_future(first.close())
-        while here.leaving < 2:
-            await asyncio.sleep(0)
+        assert {await here.leaving.get(), await here.leaving.get()} == {"ada", "bob"}
         async with viewing(here) as second:
             assert (second.state("ada"), second.state(BOB_NAME)) == ("ready", "ready")
             here.may_leave.set()
