@@ -110,6 +110,8 @@ class TerminalRelay:
         """Begins to connect; calls `on_end` when the relay ends, before it can get another viewer."""
         self._on_end = on_end
         self._job = asyncio.ensure_future(self._follow_host())
+        # A page may leave before its viewer has joined.
+        self._linger_timer = asyncio.get_running_loop().call_later(self._linger, self._end)
 
     async def close(self) -> None:
         """Ends the connection to the host."""
@@ -306,6 +308,8 @@ class TerminalRelay:
 
     def _fail(self, error: SynapseError) -> None:
         self._error = error
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         self._on_end()
         self._tell_all(Failed(error))
 

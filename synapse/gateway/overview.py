@@ -167,9 +167,9 @@ class OverviewFollower:
         here = {agent.name: agent for agent in self.directory.agents()}
         for name, agent in here.items():
             known = self._agents.get(name)
-            if known is not None and known.identity == _identity(agent.entry):
-                continue
             if known is not None and known.following is not None:
+                if known.identity == _identity(agent.entry):
+                    continue
                 known.following.cancel()
             followed = self._agents[name] = _Followed(agent)
             followed.following = group.create_task(self._follow(followed))

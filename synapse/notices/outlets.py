@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from synapse.core.errors import InvalidSettings
 from synapse.core.text import safe_line
@@ -173,11 +173,14 @@ def desktop_program(environ: Mapping[str, str]) -> str:
     return shutil.which("notify-send", path=environ.get("PATH", os.defpath)) or ""
 
 
-def _check_address(setting: str, url: str) -> Any:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidSettings(f"{setting} is not an address", hint="write it as https://example.com/path")
-    return parts
+def _check_address(setting: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts
+    except ValueError:
+        pass  # such as a bracket that is not closed
+    raise InvalidSettings(f"{setting} is not an address", hint="write it as https://example.com/path")
 
 
 def _fields(notice: Notice, *, with_text: bool) -> dict[str, Any]:

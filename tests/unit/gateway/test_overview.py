@@ -70,6 +70,9 @@ class Viewer:
                 self.got.append(await anext(self._updates))
         return found
 
+    async def close(self) -> None:
+        await self._updates.aclose()
+
     async def read(self, count: int = 1) -> list[OverviewUpdate]:
         wanted = len(self.got) + count
         await self.until(lambda: len(self.got) >= wanted)
@@ -105,7 +108,7 @@ async def viewing(here: World, caller: Caller = OPERATOR, after: int | None = No
         await viewer.read()
         yield viewer
     finally:
-        await updates.aclose()
+        await viewer.close()
 
 
 async def answered(here: World, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada") -> Task:
@@ -254,6 +257,15 @@ async def test_an_agent_that_left_is_away_for_a_while_and_then_gone() -> None:
 
         assert viewer.got[-1] == RowRemoved(agent=BOB_NAME)
         assert viewer.state("ada") == "ready"
+
+
+async def test_an_agent_that_was_missing_for_a_moment_is_followed_again() -> None:
+    async with world() as here, viewing(here) as viewer:
+        bob = here.desks.pop("bob")
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "away")
+        here.desks["bob"] = bob
+
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "ready")
 
 
 async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_again() -> None:

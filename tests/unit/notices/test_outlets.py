@@ -161,7 +161,12 @@ def test_without_a_desktop_session_there_is_no_desktop(notify_send: Path) -> Non
 
 @pytest.mark.parametrize(
     "settings",
-    [OutletSettings(webhook="example.com"), OutletSettings(ntfy="ftp://x/y"), OutletSettings(ntfy="https://ntfy.sh/")],
+    [
+        OutletSettings(webhook="example.com"),
+        OutletSettings(webhook="https://[::1/x"),
+        OutletSettings(ntfy="ftp://x/y"),
+        OutletSettings(ntfy="https://ntfy.sh/"),
+    ],
 )
 def test_an_address_that_cannot_be_used_is_named(settings: OutletSettings) -> None:
     with pytest.raises(InvalidSettings, match="notify_"):

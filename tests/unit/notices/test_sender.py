@@ -23,9 +23,10 @@ ASKS = need()
 class FakeOutlet:
     """Remembers what it shows; fails on request."""
 
-    def __init__(self, name: str = "desktop", *, fails: bool = False) -> None:
+    def __init__(self, name: str = "desktop", *, fails: bool = False, defect: Exception | None = None) -> None:
         self.name = name
         self.fails = fails
+        self.defect = defect
         self.shown: list[str] = []
 
     async def show(self, notice: Notice) -> None:
@@ -36,6 +37,8 @@ class FakeOutlet:
 
     def _act(self, act: str) -> None:
         self.shown.append(act)
+        if self.defect is not None:
+            raise self.defect
         if self.fails:
             raise OutletFailed("no daemon")
 
@@ -117,6 +120,16 @@ async def test_a_restarted_host_shows_an_open_question_no_second_time(tmp_path: 
 
     assert outlet.shown == ["withdraw q1"]
     assert world.results() == ["q1 sent", "q1 withdrawn"]
+
+
+async def test_a_defect_of_an_outlet_ends_neither_the_host_nor_the_other_notices(tmp_path: Path) -> None:
+    outlet = FakeOutlet(defect=UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
+    world = World(tmp_path, outlet)
+
+    await world.tell([ASKS], [])
+
+    assert outlet.shown == ["show q1"]
+    assert world.results() == ["q1 failed an error in Synapse: UnicodeEncodeError; the log has it"]
 
 
 async def test_what_the_rules_leave_out_is_recorded_as_suppressed_and_not_withdrawn(tmp_path: Path) -> None:

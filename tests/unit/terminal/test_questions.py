@@ -97,6 +97,13 @@ def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
     assert asked(tracker.observe(look(*ONE), 3.0)).id != first.id
 
 
+def test_a_question_of_another_run_is_never_taken_for_this_one() -> None:
+    before, after = (asked(QuestionTracker(PROFILE, run).observe(look(*ONE), 0.0)) for run in ("1f3c", "9a20"))
+
+    assert before == replace(after, id=before.id)
+    assert before.id != after.id
+
+
 def test_another_dialog_is_another_question_at_once() -> None:
     tracker = QuestionTracker(PROFILE)
 
