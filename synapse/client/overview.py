@@ -121,6 +121,8 @@ class Row(TypedDict):
     queue: int
     unread: int
     has_terminal: bool
+    started_at: str
+    """When this agent started: an earlier agent may have had the same id, which contains a port."""
     task: RowTask | None
     owes: list[OwedAnswer]
     needs: list[Need]
@@ -157,6 +159,7 @@ def row_of(
         "queue": _number(known.get("queue_depth")),
         "unread": sum(1 for one in unseen if is_from_person(one)),
         "has_terminal": entry.terminal != 0,
+        "started_at": entry.started_at,
         "task": _row_task(task) if task and status_of(task) not in FINISHED else None,
         "owes": [
             {"task_id": str(one.get("task_id", "")), "to": str(one.get("to", "")), "text": str(one.get("text", ""))}

@@ -73,7 +73,8 @@ export function barsOverTime({ values, from, stepSeconds, width, height, label }
   const start = Date.parse(from);
   for (const at of clockTicks(start, values.length * stepSeconds, width)) {
     const place = LEFT + ((right - LEFT) * (at - start)) / (values.length * stepSeconds * 1000);
-    picture.append(line("plot-grid", place, bottom, place, bottom + 4), text("plot-tick", Math.min(place, width - 16), height - 6, hourOf(at), "middle"));
+    const words = text("plot-tick", Math.min(place, width - 16), height - 6, hourOf(at), "middle");
+    picture.append(line("plot-grid", place, bottom, place, bottom + 4), words);
   }
   const space = values.length > 90 ? 0 : 1;
   values.forEach((value, index) => {
@@ -129,7 +130,8 @@ export function amountPerRow({ rows, width, label }) {
   rows.forEach(({ name, seconds }, index) => {
     const middle = TOP + ROW * (index + 0.5);
     picture.append(rowName(name, left, middle));
-    if (seconds > 0) picture.append(svg("rect", { class: "plot-bar plot-wait", x: left, y: middle - 6, width: Math.max(2, x(seconds) - left), height: 12 }));
+    const long = Math.max(2, x(seconds) - left);
+    if (seconds > 0) picture.append(svg("rect", { class: "plot-bar plot-wait", x: left, y: middle - 6, width: long, height: 12 }));
   });
   picture.append(line("plot-axis", left, TOP, left, height - BOTTOM));
   return picture;
@@ -144,11 +146,12 @@ export function amountPerRow({ rows, width, label }) {
 export function sparkline(values) {
   const [width, height] = [96, 20];
   const most = Math.max(1, ...values);
-  const wide = width / Math.max(1, values.length);
+  const step = width / Math.max(1, values.length);
+  const wide = Math.max(0.75, step - 0.4);
   const picture = svg("svg", { class: "plot-spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   values.forEach((value, index) => {
     const tall = (height * value) / most;
-    if (value > 0) picture.append(svg("rect", { class: "plot-bar", x: index * wide, y: height - tall, width: Math.max(0.75, wide - 0.4), height: tall }));
+    if (value > 0) picture.append(svg("rect", { class: "plot-bar", x: index * step, y: height - tall, width: wide, height: tall }));
   });
   return picture;
 }
@@ -188,9 +191,9 @@ function clockTicks(start, seconds, width) {
   const step = [300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600].find((one) => seconds / one <= most) ?? 43200;
   // Local time, so that a day begins at midnight where the person is.
   const shift = new Date(start).getTimezoneOffset() * 60_000;
-  const ticks = [];
-  for (let at = Math.ceil((start - shift) / (step * 1000)) * step * 1000 + shift; at <= start + seconds * 1000; at += step * 1000) ticks.push(at);
-  return ticks;
+  const first = Math.ceil((start - shift) / (step * 1000)) * step * 1000 + shift;
+  const number = Math.floor((start + seconds * 1000 - first) / (step * 1000)) + 1;
+  return Array.from({ length: Math.max(0, number) }, (_, index) => first + index * step * 1000);
 }
 
 function hourOf(time) {

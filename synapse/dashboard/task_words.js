@@ -62,14 +62,26 @@ export function isEnded(state) {
 }
 
 /**
+ * Returns the row of the running agent that sent a TaskRow, or undefined. An id contains a port, so an agent that
+ * started after the message was sent is another one.
+ *
+ * @param {object} row
+ * @param {object[]} agents rows of the overview
+ */
+export function sendingAgent(row, agents) {
+  if (!row.from_agent) return undefined;
+  const sent = Date.parse(row.created_at);
+  return agents.find((agent) => agent.agent_id === row.from_agent && Date.parse(agent.started_at) <= sent);
+}
+
+/**
  * Returns the sender of a TaskRow: an agent that runs by its short name, all others as the row has it.
  *
  * @param {object} row
  * @param {object[]} agents rows of the overview
  */
 export function senderName(row, agents) {
-  const agent = row.from_agent ? agents.find((one) => one.agent_id === row.from_agent) : null;
-  return agent?.name || row.from || "a person";
+  return sendingAgent(row, agents)?.name || row.from || "a person";
 }
 
 /**
@@ -79,7 +91,7 @@ export function senderName(row, agents) {
  * @param {object[]} agents rows of the overview
  */
 export function agentName(row, agents) {
-  return agents.find((one) => one.agent_id === row.agent_id)?.name || row.agent || row.agent_id || "";
+  return agents.find((agent) => agent.id === row.agent)?.name || row.agent || row.agent_id || "";
 }
 
 /** Decides whether a person has to say if the agent took the message of this TaskRow. */

@@ -53,7 +53,15 @@ def task_row(task_id: str, agent: str, sent: float, *steps: tuple[str, float], *
 
 def agent_row(agent: str, **fields: Any) -> Json:
     """Returns what the views read of an agent's row."""
-    return {"id": agent, "agent_id": f"synapse-{agent}", "name": agent, "state": "ready", "needs": [], **fields}
+    return {
+        "id": agent,
+        "agent_id": f"synapse-{agent}",
+        "name": agent,
+        "state": "ready",
+        "needs": [],
+        "started_at": at(-60),
+        **fields,
+    }
 
 
 def task_of(row: Json, *artifacts: Json, **fields: Any) -> Json:

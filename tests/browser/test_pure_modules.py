@@ -97,7 +97,21 @@ def test_an_agents_own_question_points_to_people(page: Page) -> None:
 def test_agents_that_left_keep_a_lane_by_the_name_they_had(page: Page) -> None:
     laid = flow(page, [task_row("one", "old", 0)], agent_row("new"))
 
-    assert laid["lanes"][1:] == [{"key": "synapse-old", "id": "", "name": "old"}]
+    assert laid["lanes"][1:] == [{"key": "old", "id": "", "name": "old"}]
+
+
+def test_an_agent_that_got_the_port_of_another_one_later_did_not_send_its_messages(page: Page) -> None:
+    later = agent_row("new", agent_id="synapse-codex-8120", started_at=at(100))
+    sent = {"from": "synapse-codex-8120", "from_agent": "synapse-codex-8120"}
+    to_old = task_row("to-old", "old", 0, agent_id="synapse-codex-8120")
+    tasks = [to_old, task_row("before", "claude", 50, **sent), task_row("after", "claude", 150, **sent)]
+
+    laid = flow(page, tasks, later)
+
+    names = {row["key"]: laid["lanes"][row["from"]]["name"] for row in laid["rows"] if row["kind"] == "message"}
+    assert names == {"to-old": "People", "before": "old", "after": "new"}
+    assert call(page, "task_words.js", "senderName", tasks[1], [later]) == "synapse-codex-8120"
+    assert call(page, "task_words.js", "senderName", tasks[2], [later]) == "new"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +178,20 @@ def test_the_timeline_declares_gaps_also_up_to_now(page: Page) -> None:
         ("gap", 270),
     ]
     assert [row["open"] for row in rows if row["kind"] == "gap"] == [False, True]
+
+
+def test_the_timeline_says_who_answered_a_question_and_how(page: Page) -> None:
+    answered = {"question": "Run it?", "id": "q", "choice": "Yes", "by": "key.phone", "how": "signal"}
+    changes: list[Json] = [{"question": {"title": "Run it?"}}, {"answered": answered}, {"question": None}]
+    events = [{"seq": n, "at": at(n), "type": "metadata_changed", "metadata": one} for n, one in enumerate(changes)]
+
+    rows = call(page, "views/timeline.js", "timeline", events)
+
+    assert [(row["what"], row["evidence"]) for row in rows] == [
+        ("a question was asked", "Run it?"),
+        ("a question was answered", "Yes · by key.phone · Run it?"),
+        ("the question was closed", ""),
+    ]
 
 
 def test_an_unknown_event_of_a_newer_gateway_has_a_row(page: Page) -> None:
@@ -234,6 +262,15 @@ def test_an_axis_of_counts_holds_the_largest_with_few_lines(page: Page, largest:
     assert axis["top"] >= largest
     assert axis["ticks"][0] == 0
     assert axis["ticks"][-1] == pytest.approx(axis["top"])
+    assert 2 <= len(axis["ticks"]) <= 6
+
+
+@pytest.mark.parametrize("largest", [1, 90, 1900, 35_000, 10_000_000])
+def test_an_axis_of_times_holds_the_largest_with_few_lines(page: Page, largest: float) -> None:
+    axis = call(page, "plot.js", "timeAxis", largest)
+
+    assert axis["top"] >= largest
+    assert (axis["ticks"][0], axis["ticks"][-1]) == (0, axis["top"])
     assert 2 <= len(axis["ticks"]) <= 6
 
 

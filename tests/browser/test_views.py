@@ -52,7 +52,10 @@ MOUNT = """async ({ name, id, query, rows, answers }) => {
       async *stream(path, { signal }) {
         while (!signal.aborted) {
           if (said.length) yield said.shift();
-          else await new Promise((resolve) => { wake = resolve; });
+          else await new Promise((resolve, reject) => {
+            wake = resolve;
+            signal.addEventListener("abort", () => reject(signal.reason));
+          });
         }
       },
     },
@@ -228,14 +231,21 @@ def test_texts_stay_in_sight_beside_lanes_that_are_not(page: Page) -> None:
 
 def test_on_a_phone_the_flow_is_a_list(browser: Browser) -> None:
     with opened(browser, PHONE) as page:
-        mount(page, "flow", rows=[agent_row("codex")], tasks=page_of([task_row("one", "codex", 0)]))
+        agents = ["codex", *(f"agent-{n}" for n in range(6))]
+        tasks = [
+            task_row("one", "codex", 0),
+            *(task_row(name, name, 10, from_agent="synapse-codex") for name in agents),
+        ]
+        mount(page, "flow", rows=[agent_row(name) for name in agents], tasks=page_of(tasks))
 
         row = page.locator("[data-key=one]")
         expect(row.locator(".flow-brief")).to_have_text("user → codex")
         expect(row.locator(".flow-brief")).to_be_visible()
         expect(row.locator(".flow-text")).to_have_text("message one")
         expect(row.locator(".flow-dots")).to_have_text("●○○○○")
-        expect(row.locator(".flow-arrow")).to_be_hidden()
+        expect(page.locator(".flow-arrow:visible, .flow-far:visible")).to_have_count(0)
+        tall = page.locator(".flow-link").evaluate_all("(links) => links.map((link) => link.clientHeight)")
+        assert set(tall) == {tall[0]}
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
 
 
@@ -295,6 +305,21 @@ def test_an_answer_grows_and_keeps_what_stands(page: Page) -> None:
     expect(page.locator(".part-text").last).to_have_text("and more")
     assert page.evaluate("() => document.querySelector('.part-code').kept") is True
     expect(page.locator(".timeline-event")).to_have_count(2)
+
+
+def test_a_task_is_loaded_anew_when_the_page_was_away(page: Page) -> None:
+    row = task_row("one", "codex", 0, ("submitted", 1))
+    show_task(page, row, task_of(row))
+    expect(page.get_by_role("heading", name="No answer yet")).to_be_visible()
+    done = task_row("one", "codex", 0, ("submitted", 1), ("answered", 60))
+    page.evaluate(
+        "(now) => { fake.answers['/dashboard/tasks/one'] = now; }",
+        {"task": task_of(done, answer("at last")), "row": done},
+    )
+
+    page.evaluate("() => fake.emit('connection', { state: 'live' })")
+
+    expect(page.locator(".part-text").last).to_have_text("at last")
 
 
 def grow(page: Page, seq: int, task: Json) -> None:
@@ -472,7 +497,7 @@ def test_a_shown_task_changes_in_place_and_newer_ones_are_only_counted(page: Pag
     emit(page, task_row("newer", "codex", 1000))
 
     expect(rows.first.locator(".tasks-state")).to_contain_text("answered")
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
     assert texts(rows) == before
     expect(page.locator(".tasks-link").first).to_be_focused()
 
@@ -484,7 +509,7 @@ def test_a_filter_does_not_count_what_it_would_not_show(page: Page) -> None:
     emit(page, task_row("other", "claude", 10))
     emit(page, task_row("mine", "codex", 20))
 
-    expect(page.get_by_role("button", name="↑ 1 newer task")).to_be_visible()
+    expect(page.get_by_role("button", name="↑ 1 other task changed")).to_be_visible()
 
 
 def figures_of(agent: str, messages: list[int], **fields: Any) -> Json:

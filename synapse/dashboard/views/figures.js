@@ -39,11 +39,12 @@ class Figures {
 
   constructor(root, context) {
     this.#context = context;
-    fill(root, h("section", { class: "figures" }, h("div", { class: "figures-head" }, h("h1", {}, "Figures"), this.#switch, this.#asOf), this.#body));
+    const head = h("div", { class: "figures-head" }, h("h1", {}, "Figures"), this.#switch, this.#asOf);
+    fill(root, h("section", { class: "figures" }, head, this.#body));
     const resized = new ResizeObserver(() => this.#render());
     resized.observe(this.#body);
     this.#timer = setInterval(() => document.visibilityState === "visible" && this.#load(), REFRESH);
-    this.#ends = [() => resized.disconnect(), context.live.on("resync", () => this.#load())];
+    this.#ends = [() => resized.disconnect(), context.live.on("connection", ({ state }) => state === "live" && this.#load())];
   }
 
   show(query) {
@@ -85,7 +86,8 @@ class Figures {
     const width = Math.max(240, Math.floor((this.#body.clientWidth - (columns - 1) * GAP) / columns) - FRAME);
     const wide = columns === 2 ? this.#body.clientWidth - FRAME : width;
     fill(this.#body,
-      h("div", { class: "figures-plots", "data-columns": columns, style: { "--columns": columns } }, ...plotsOf(figures, this.#hours, width, wide)),
+      h("div", { class: "figures-plots", "data-columns": columns, style: { "--columns": columns } },
+        ...plotsOf(figures, this.#hours, width, wide)),
       tableOf(figures));
   }
 }
@@ -109,19 +111,25 @@ function plotsOf(figures, hours, width, wide) {
   const waits = [...figures.agents].filter((row) => row.waiting_seconds > 0)
     .sort((one, other) => other.waiting_seconds - one.waiting_seconds).slice(0, MOST_ROWS);
   const span = hours === 1 ? "hour" : "day";
+  const most = Number(Math.max(0, ...perMinute).toFixed(1));
+  const medians = [duration(total.submitted_p50), duration(total.answered_p50)];
   return [
     card("Messages per minute", `${count(sum)} in the last ${span}`,
       barsOverTime({
         values: perMinute, from: figures.from, stepSeconds: step, width: wide,
         height: wide === width ? Math.max(LEAST_HEIGHT, times.length * ROW + 64) : LEAST_HEIGHT,
-        label: `Messages per minute: ${count(sum)} in the last ${span}, at most ${count(Number(Math.max(0, ...perMinute).toFixed(1)))} per minute`,
+        label: `Messages per minute: ${count(sum)} in the last ${span}, at most ${count(most)} per minute`,
       })),
-    card("Time to submitted and to answered", `median ${duration(total.submitted_p50)} and ${duration(total.answered_p50)}`,
+    card("Time to submitted and to answered", `median ${medians.join(" and ")}`,
       times.length ? timesPerRow({
-        rows: times.map((row) => ({ name: row.agent, first: [row.submitted_p50, row.submitted_p95], second: [row.answered_p50, row.answered_p95] })),
-        width, label: `Median time to submitted ${duration(total.submitted_p50)}, to answered ${duration(total.answered_p50)}; per agent in the table`,
+        rows: times.map((row) => ({
+          name: row.agent, first: [row.submitted_p50, row.submitted_p95], second: [row.answered_p50, row.answered_p95],
+        })),
+        width,
+        label: `Median time to submitted ${medians[0]}, to answered ${medians[1]}; per agent in the table`,
       }) : nothing("No message was taken yet."),
-      h("p", { class: "plot-legend" }, h("span", { class: "plot-key plot-first" }), "submitted ", h("span", { class: "plot-key plot-second" }), "answered ",
+      h("p", { class: "plot-legend" }, h("span", { class: "plot-key plot-first" }), "submitted ",
+        h("span", { class: "plot-key plot-second" }), "answered ",
         h("span", { class: "muted" }, "dot: median, line: up to 95 %"))),
     card("Time waiting for a person", duration(total.waiting_seconds),
       waits.length ? amountPerRow({
@@ -136,7 +144,8 @@ function messages(row) {
 }
 
 function card(title, number, ...content) {
-  return h("figure", { class: "figures-card" }, h("figcaption", {}, h("h2", {}, title), h("p", { class: "figures-number" }, number)), ...content);
+  const caption = h("figcaption", {}, h("h2", {}, title), h("p", { class: "figures-number" }, number));
+  return h("figure", { class: "figures-card" }, caption, ...content);
 }
 
 function nothing(words) {

@@ -12,6 +12,7 @@ import { isEnded, isWaiting, progress, progressWords, stepWord, STEPS, taskState
 import { layout, PEOPLE } from "./flow_layout.js";
 
 const PAGE = 100;
+const MOST = 1000; // a page that stays open for days begins anew with the newest
 const TIME_WIDTH = 80;
 const NARROWEST_LANE = 136;
 const WIDEST_LANE = 340;
@@ -19,7 +20,7 @@ const ROW = 40;
 const LINE = 30; // where the arrow lies in its row; the text stands above it
 const NEAR_END = 48;
 const DOTS = 76; // the room of a message's dots, with the gap at the lane of its agent
-const LEAST_LABEL = 120; // a label with less room in sight is replaced by the names and the text
+const LEAST_LABEL = 160; // a label with less room in sight is replaced by the names and the text
 
 export const view = {
   name: "flow",
@@ -49,7 +50,8 @@ class Flow {
   #card = h("div", { class: "flow-card", hidden: true, "aria-hidden": "true" });
   #canvas = h("div", { class: "flow-canvas" }, this.#lanes, this.#olderButton, this.#list);
   #scroller = h("div", { class: "flow-scroller", onscroll: () => this.#onScroll() }, this.#canvas);
-  #view = h("section", { class: "flow" }, h("div", { class: "view-head" }, h("h1", {}, "Flow"), legend()), this.#empty, this.#scroller, this.#newest, this.#card);
+  #view = h("section", { class: "flow" }, h("div", { class: "view-head" }, h("h1", {}, "Flow"), legend()),
+    this.#empty, this.#scroller, this.#newest, this.#card);
 
   constructor(root, context) {
     this.#context = context;
@@ -121,7 +123,8 @@ class Flow {
     if (!task) return;
     if (!this.#tasks.has(task.id) && !this.#isFollowing) this.#unseen += 1;
     this.#take(task);
-    this.#schedule();
+    if (this.#tasks.size > MOST && this.#isFollowing) this.#load();
+    else this.#schedule();
   }
 
   /** Keeps the task, unless a later event has already brought a newer one. */
@@ -164,7 +167,7 @@ class Flow {
   }
 
   #drawLanes(lanes) {
-    const states = new Map(this.#context.live.rows.map((row) => [row.agent_id, row.state]));
+    const states = new Map(this.#context.live.rows.map((row) => [row.id, row.state]));
     const head = (lane) => {
       if (lane.key === PEOPLE) return h("span", { class: "flow-lane" }, h("bdi", {}, lane.name));
       const state = states.get(lane.key);
@@ -271,7 +274,8 @@ function placeLabel(element, left, right) {
   const [first, last] = reachOf(row, shape);
   const start = Math.max(first, left + 12);
   const end = Math.min(last, right - 12);
-  const isOut = end - start < Math.min(LEAST_LABEL, last - first);
+  const needed = LEAST_LABEL + (row.kind === "message" ? DOTS : 0);
+  const isOut = end - start < Math.min(needed, 0.8 * (last - first));
   const place = isOut ? "out" : `${start} ${end}`;
   if (element.place === place) return;
   element.place = place;
@@ -344,7 +348,8 @@ function arrowOf({ kind, from, to }, { width }, look) {
   }
   const way = Math.sign(end - start);
   group.append(svg("circle", { cx: start, cy: LINE, r: 3 }));
-  group.append(svg("line", { x1: start + 3 * way, y1: LINE, x2: end - (kind === "answer" ? 4 : 10) * way, y2: LINE }), headOf(end - 4 * way, way, kind));
+  const stop = end - (kind === "answer" ? 4 : 10) * way;
+  group.append(svg("line", { x1: start + 3 * way, y1: LINE, x2: stop, y2: LINE }), headOf(end - 4 * way, way, kind));
   return group;
 }
 
@@ -360,7 +365,7 @@ function linkOf(row, shape, look) {
   const isLeftwards = to < from;
   const words = `${timeOfDay(at)}, ${sender} ${kind === "answer" ? "answers" : "to"} ${receiver}: ${look.text} — ${look.words}`;
   const isOutside = kind === "message" && from === 0 && task.from && task.from !== "user";
-  const prefix = isOutside ? [...reveal(task.from), ": "] : kind === "answer" ? ["↳ "] : [];
+  const prefix = isOutside ? [h("span", { class: "flow-from" }, ...reveal(task.from), ": ")] : kind === "answer" ? ["↳ "] : [];
   return h(
     "a", { class: "flow-link", href: `#/tasks/${encodeURIComponent(task.id)}`, "data-item": true, "aria-label": words },
     h("time", { class: "flow-time", datetime: at }, timeOfDay(at)),
@@ -386,7 +391,7 @@ function cardOf(row, shape) {
   const { state, word } = taskState(task);
   const text = kind === "answer" ? lookOf(row).text : task.text;
   const steps = (task.receipts ?? []).map(({ step, at, source }) =>
-    h("li", {}, h("span", { class: "flow-card-step" }, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
+    h("li", {}, h("span", {}, stepWord(step)), h("time", {}, timeOfDay(at)), h("span", { class: "muted" }, ...reveal(source))),
   );
   return [
     h("p", { class: "flow-card-head" }, mark(state), h("span", { class: "state", "data-state": state }, word),

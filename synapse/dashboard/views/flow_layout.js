@@ -1,7 +1,7 @@
 /** Decides what the flow shows: lanes, and row by row the messages, their answers and the time between. Pure. */
 
 import { secondsBetween } from "../format.js";
-import { finalReceipt, isEnded, startedAt } from "../task_words.js";
+import { finalReceipt, isEnded, sendingAgent, startedAt } from "../task_words.js";
 
 /** The lane of all senders that are no agents: people, callers of the gateway, Synapse itself. */
 export const PEOPLE = "";
@@ -15,37 +15,50 @@ const GAP_SECONDS = 60;
  * `bars` of a row names the lanes whose agent was at work then: in the upper half of the row, the lower half or both.
  *
  * @param {object[]} tasks TaskRows, in any order
- * @param {Array<{agent_id: string, id: string, name: string}>} agents rows of the overview; they name the lanes
+ * @param {object[]} agents rows of the overview; they name the lanes
  * @returns {{lanes: Array<{key: string, id: string, name: string}>, rows: object[]}}
  */
 export function layout(tasks, agents) {
   const told = tasks.filter((task) => (task.receipts ?? []).length || task.asks);
-  const lanes = lanesOf(told, agents);
+  const byId = new Map();
+  for (const task of told) {
+    if (!byId.has(task.agent_id)) byId.set(task.agent_id, []);
+    byId.get(task.agent_id).push(task);
+  }
+  const senders = new Map(told.map((task) => [task, senderKey(task, byId, agents)]));
+  const lanes = lanesOf(told, senders, agents);
   const place = new Map(lanes.map((lane, index) => [lane.key, index]));
-  const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place))));
+  const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place.get(senders.get(task)), place))));
   addBars(rows, told, place);
   return { lanes, rows };
 }
 
-function lanesOf(tasks, agents) {
-  const known = new Map(agents.map((agent) => [agent.agent_id, agent]));
-  const named = new Map();
-  for (const task of tasks) {
-    if (task.from_agent && !named.has(task.from_agent)) named.set(task.from_agent, task.from);
-    // The name at the gateway is better than the one in a message, which is the agent's id.
-    named.set(task.agent_id, task.agent);
-  }
-  const lanes = [...named].map(([key, name]) => {
-    const agent = known.get(key);
-    return { key, id: agent?.id ?? "", name: agent?.name || name || key };
-  });
+/**
+ * Returns the lane of a task's sender. A message names the agent that sent it by an id, which contains a port: it is the
+ * agent that runs with this id, else the one that got messages under it at about that time.
+ */
+function senderKey(task, byId, agents) {
+  if (!task.from_agent) return PEOPLE;
+  const running = sendingAgent(task, agents);
+  if (running) return running.id;
+  const sent = Date.parse(task.created_at);
+  const away = (other) => Math.abs(Date.parse(other.created_at) - sent);
+  const named = byId.get(task.from_agent) ?? [];
+  const nearest = named.reduce((best, other) => (best && away(best) <= away(other) ? best : other), null);
+  return nearest?.agent ?? task.from_agent;
+}
+
+function lanesOf(tasks, senders, agents) {
+  const known = new Map(agents.map((agent) => [agent.id, agent]));
+  const keys = new Set(tasks.flatMap((task) => [task.agent, senders.get(task)]));
+  keys.delete(PEOPLE);
+  const lanes = [...keys].map((key) => ({ key, id: known.has(key) ? key : "", name: known.get(key)?.name || key }));
   lanes.sort((one, other) => one.name.localeCompare(other.name) || one.key.localeCompare(other.key));
   return [{ key: PEOPLE, id: "", name: "People" }, ...lanes];
 }
 
-function rowsOf(task, place) {
-  const sender = place.get(task.from_agent || PEOPLE);
-  const agent = place.get(task.agent_id);
+function rowsOf(task, sender, place) {
+  const agent = place.get(task.agent);
   // An agent's question to a person is a task of the agent's own; nothing was sent to it.
   const isQuestion = !(task.receipts ?? []).length;
   const [from, to] = isQuestion ? [agent, place.get(PEOPLE)] : [sender, agent];
@@ -91,7 +104,7 @@ function addBars(rows, tasks, place) {
   for (const task of tasks) {
     const started = startedAt(task);
     if (started === null) continue;
-    const lane = place.get(task.agent_id);
+    const lane = place.get(task.agent);
     const first = Math.max(lastNotAfter(times, Date.parse(started)), answers.get(task.id));
     const last = answers.get(`${task.id}/answer`) ?? rows.length;
     if (last <= first) continue;

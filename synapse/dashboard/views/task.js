@@ -13,6 +13,7 @@ import { codeBlock, joined, Parts } from "./task_parts.js";
 import { timeline } from "./timeline.js";
 
 const RETRY = 1000;
+const REFUSALS = new Set([400, 401, 403, 404]);
 const LONGEST_RAW = 4000;
 const DEFAULT_PRIORITY = 3;
 /** Needs that say how a task ended: the task itself shows that. */
@@ -37,6 +38,7 @@ class TaskView {
   #events = new Map();
   #frame = 0;
   #abort = new AbortController();
+  #stream = null;
   #ends = [];
   #parts;
   #seen = "";
@@ -55,11 +57,14 @@ class TaskView {
     fill(root, h("article", { class: "task" }, this.#head, this.#steps,
       h("div", { class: "task-columns" },
         h("div", { class: "task-main" }, this.#needs, this.#talk),
-        h("aside", { class: "task-aside" }, h("section", { "aria-label": "Timeline" }, h("h2", {}, "Timeline"), this.#timeline), this.#facts, this.#raw))));
+        h("aside", { class: "task-aside" },
+          h("section", { "aria-label": "Timeline" }, h("h2", {}, "Timeline"), this.#timeline), this.#facts, this.#raw))));
     const { live } = context;
     this.#ends = [
       live.on("task", ({ task }) => task?.id === this.#task?.id && this.#takeRow(task)),
       live.on("rows", () => this.#schedule()),
+      // The page was away: a stream from before may be dead without having said so.
+      live.on("connection", ({ state }) => state === "live" && this.#stream?.abort()),
     ];
     // The time since the last event of an open task grows by itself.
     const tick = setInterval(() => this.#task && !isEnded(this.#task.status) && this.#schedule(), 5000);
@@ -82,14 +87,18 @@ class TaskView {
   async #run() {
     const { signal } = this.#abort;
     while (!signal.aborted) {
+      this.#stream = null;
       try {
         await this.#load();
         if (isEnded(this.#task.status)) return;
-        for await (const event of this.#context.api.stream(`${this.#path}/events`, { signal })) this.#receive(event);
+        this.#stream = new AbortController();
+        const either = AbortSignal.any([signal, this.#stream.signal]);
+        for await (const event of this.#context.api.stream(`${this.#path}/events`, { signal: either })) this.#receive(event);
         if (isEnded(this.#task.status)) return await this.#load();
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status >= 400 && error.status < 500) return this.#refused(error);
+        if (REFUSALS.has(error.status)) return this.#refused(error);
+        if (this.#stream?.signal.aborted) continue;
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY));
     }
@@ -151,7 +160,8 @@ class TaskView {
     if (!this.#task || this.#abort.signal.aborted) return;
     const row = rowOf(this.#task, this.#row);
     const { rows } = this.#context.live;
-    this.#drawOnce(this.#head, [row.state, row.receipt, row.attention, agentName(row, rows), senderName(row, rows), row.updated_at, row.priority], () => this.#headOf(row));
+    const said = [row.state, row.receipt, row.attention, row.updated_at, row.priority, agentName(row, rows), senderName(row, rows)];
+    this.#drawOnce(this.#head, said, () => this.#headOf(row));
     this.#drawOnce(this.#steps, row.receipts, () => stepsOf(row));
     this.#drawNeeds();
     this.#drawTalk(row);
@@ -172,17 +182,19 @@ class TaskView {
   #headOf(row) {
     const { state, word } = taskState(row);
     const { live } = this.#context;
-    const agent = live.row(row.agent_id);
+    const agent = live.row(row.agent);
     const to = h("bdi", {}, ...reveal(agentName(row, live.rows)));
-    const cancel = isEnded(row.state) ? null : this.#context.gate(h("button", { type: "button", onclick: () => this.#cancel() }, "Cancel the task"), "cancel");
+    const cancel = h("button", { type: "button", onclick: () => this.#cancel() }, "Cancel the task");
+    const changed = isEnded(row.state) ? `took ${duration(took(row))}` : ["changed ", ago(row.updated_at), " ago"];
     return [
       h("div", { class: "task-title" },
         h("h1", {}, mark(state), h("span", { class: "state", "data-state": state }, word), " ",
-          h("bdi", {}, ...reveal(senderName(row, live.rows))), " → ", agent ? h("a", { href: `#/agents/${encodeURIComponent(agent.id)}` }, to) : to),
-        h("p", { class: "muted" }, `sent ${clock(row.created_at)} · `, isEnded(row.state) ? `took ${duration(took(row))}` : ["changed ", ago(row.updated_at), " ago"],
+          h("bdi", {}, ...reveal(senderName(row, live.rows))), " → ",
+          agent ? h("a", { href: `#/agents/${encodeURIComponent(agent.id)}` }, to) : to),
+        h("p", { class: "muted" }, `sent ${clock(row.created_at)} · `, changed,
           row.priority && row.priority !== DEFAULT_PRIORITY ? ` · priority ${row.priority}` : null,
           ` · `, h("code", {}, this.#id.slice(0, 8)))),
-      h("div", { class: "task-actions" }, cancel),
+      h("div", { class: "task-actions" }, isEnded(row.state) ? null : this.#context.gate(cancel, "cancel")),
     ];
   }
 
@@ -206,17 +218,23 @@ class TaskView {
 
   #drawTalk(row) {
     const sections = talkOf(this.#task, row, this.#needs.childElementCount > 0);
-    keyed(this.#talk, sections, (one) => one.key, () => h("section", { class: "task-said" }, h("h2"), h("div", { class: "task-parts" })), (element, section) => {
+    const make = () => h("section", { class: "task-said" }, h("h2"), h("div", { class: "task-parts" }));
+    keyed(this.#talk, sections, (one) => one.key, make, (element, section) => {
       const [title, body] = element.children;
       element.dataset.kind = section.kind;
-      this.#drawOnce(title, [section.title, section.note], () => [...reveal(section.title), section.note ? h("span", { class: "muted" }, " ", ...reveal(section.note)) : null]);
+      const note = section.note ? h("span", { class: "muted" }, " ", ...reveal(section.note)) : null;
+      this.#drawOnce(title, [section.title, section.note], () => [...reveal(section.title), note]);
       this.#parts.show(body, section.parts, section.name);
     });
   }
 
   #drawRaw() {
     if (!this.#raw.open || !this.#task) return;
-    const text = JSON.stringify(this.#task, (_key, value) => (typeof value === "string" && value.length > LONGEST_RAW ? `${value.slice(0, LONGEST_RAW)}… (${value.length} characters)` : value), 2);
+    const cut = (_key, value) => {
+      const isLong = typeof value === "string" && value.length > LONGEST_RAW;
+      return isLong ? `${value.slice(0, LONGEST_RAW)}… (${value.length} characters)` : value;
+    };
+    const text = JSON.stringify(this.#task, cut, 2);
     this.#drawOnce(this.#raw.lastElementChild, text, () => [codeBlock(text, "json")]);
   }
 
@@ -262,44 +280,54 @@ function stepsOf(row) {
     const receipt = STEPS.indexOf(step) < reached || step === failure ? last(step) : null;
     const state = step === failure ? (failure === "canceled" ? "away" : "failed") : step === "answered" ? "done" : "working";
     const isDoubt = isInDoubt(row) && step === "typed";
+    const sign = isDoubt ? "!" : step === failure ? "×" : receipt ? "●" : "○";
     return h("li", { class: receipt ? "reached" : "ahead", "data-state": isDoubt ? "in_doubt" : state },
-      h("span", { class: "task-step-mark", "aria-hidden": "true" }, isDoubt ? "!" : step === failure ? "×" : receipt ? "●" : "○"),
+      h("span", { class: "task-step-mark", "aria-hidden": "true" }, sign),
       h("span", { class: "task-step-word" }, stepWord(step)),
-      receipt ? h("span", { class: "task-step-when" }, timeOfDay(receipt.at),
-        receipt.source ? [h("span", { class: "task-step-dot" }, " · "), h("span", { class: "task-step-source" }, ...reveal(receipt.source))] : null) : h("span", { class: "sr-only" }, "not yet"));
+      receipt ? whenOf(receipt) : h("span", { class: "sr-only" }, "not yet"));
   });
+}
+
+function whenOf({ at, source }) {
+  const from = source ? [h("span", { class: "task-step-dot" }, " · "), h("span", { class: "task-step-source" }, ...reveal(source))] : null;
+  return h("span", { class: "task-step-when" }, timeOfDay(at), from);
 }
 
 /** Returns what was said, in order: the messages, an open question, the answer, then what else was handed over. */
 function talkOf(task, row, hasNeeds) {
-  const messages = task.history ?? [task.message];
-  const said = messages.map((message, index) => ({
-    key: `message/${index}`,
-    kind: message.role === "agent" ? "agent" : "message",
-    title: message.role === "agent" ? "Question" : index === 0 ? "Message" : "Message, later",
-    note: "",
-    name: "",
-    parts: message.parts ?? [],
-  }));
+  const messages = (task.history ?? [task.message]).map((message, index) => {
+    const isAgent = message.role === "agent";
+    const title = isAgent ? "Question" : index === 0 ? "Message" : "Message, later";
+    return section(`message/${index}`, isAgent ? "agent" : "message", title, message.parts ?? []);
+  });
   const isAnswer = (artifact) => artifact.name === "answer";
   const artifacts = task.artifacts ?? [];
-  const made = [...artifacts.filter(isAnswer), ...artifacts.filter((one) => !isAnswer(one))].map((artifact) => ({
-    key: `artifact/${artifact.artifact_id}`,
-    kind: "answer",
-    title: isAnswer(artifact) ? "Answer" : artifact.name || "Artifact",
-    note: isAnswer(artifact) ? answerNote(artifact) : artifact.description ?? "",
-    name: artifact.name ?? "",
-    parts: joined(artifact.parts ?? []),
-  }));
-  const why = [row.reason.replaceAll("_", " "), row.note].filter(Boolean).join(": ");
-  const end = row.state === "failed" || row.state === "canceled"
-    ? [{ key: "end", kind: "failed", title: taskState(row).word === "canceled" ? "Canceled" : "Failed", note: "", name: "", parts: [{ type: "text", text: why || "no reason was given" }] }]
-    : [];
+  const made = [...artifacts.filter(isAnswer), ...artifacts.filter((one) => !isAnswer(one))].map((artifact) => {
+    const title = isAnswer(artifact) ? "Answer" : artifact.name || "Artifact";
+    const note = isAnswer(artifact) ? answerNote(artifact) : artifact.description;
+    return section(`artifact/${artifact.artifact_id}`, "answer", title, joined(artifact.parts ?? []), note, artifact.name);
+  });
+  return [...messages, ...openQuestion(row, hasNeeds), ...made, ...ending(row, made.length > 0)];
+}
+
+/** Returns the question as the task has it, where no card of a need shows it. */
+function openQuestion(row, hasNeeds) {
   const isAsking = row.state === "input_required" && !hasNeeds && row.note;
-  const asks = isAsking ? [{ key: "asks", kind: "agent", title: "It asks", note: "", name: "", parts: [{ type: "text", text: row.note }] }] : [];
-  const isWaiting = !made.length && !isEnded(row.state) && row.state !== "input_required";
-  const waits = isWaiting ? [{ key: "waits", kind: "waits", title: "No answer yet", note: row.note, name: "", parts: [] }] : [];
-  return [...said, ...asks, ...made, ...end, ...waits];
+  return isAsking ? [section("asks", "agent", "It asks", [{ type: "text", text: row.note }])] : [];
+}
+
+/** Returns why the task ended without an answer, or that there is none yet. */
+function ending(row, hasAnswer) {
+  if (row.state === "failed" || row.state === "canceled") {
+    const why = [row.reason.replaceAll("_", " "), row.note].filter(Boolean).join(": ") || "no reason was given";
+    return [section("end", "failed", row.state === "failed" ? "Failed" : "Canceled", [{ type: "text", text: why }])];
+  }
+  const isWaiting = !hasAnswer && !isEnded(row.state) && row.state !== "input_required";
+  return isWaiting ? [section("waits", "waits", "No answer yet", [], row.note)] : [];
+}
+
+function section(key, kind, title, parts, note = "", name = "") {
+  return { key, kind, title, parts, note, name };
 }
 
 function answerNote({ metadata = {} }) {
@@ -313,24 +341,26 @@ function updateEvent(element, row) {
   element.signature = signature;
   if (row.kind === "gap") {
     element.className = "timeline-gap";
-    fill(element, h("span", {}, row.open ? `${duration(row.seconds)} without an event, until now` : `${duration(row.seconds)} without an event`));
+    fill(element, h("span", {}, `${duration(row.seconds)} without an event${row.open ? ", until now" : ""}`));
     return;
   }
   element.className = "timeline-event";
   fill(element,
     h("time", { datetime: row.at, title: row.at }, timeOfDay(row.at)),
-    h("span", { class: `timeline-mark${row.isStep ? " is-step" : ""}`, "data-state": row.state || "ready", "aria-hidden": "true" }, row.isStep ? "●" : "·"),
-    h("span", { class: "timeline-what" }, h("span", { class: row.isStep ? "timeline-step" : null, "data-state": row.state }, ...reveal(row.what)),
+    h("span", { class: "timeline-mark", "data-state": row.state || "ready", "aria-hidden": "true" }, row.isStep ? "●" : "·"),
+    h("span", { class: "timeline-what" },
+      h("span", { class: row.isStep ? "timeline-step" : null }, ...reveal(row.what)),
       row.source ? h("span", { class: "timeline-source" }, " ", ...reveal(row.source)) : null,
       row.evidence ? h("span", { class: "timeline-evidence", dir: "auto" }, ...reveal(row.evidence)) : null));
 }
 
 function factsOf(task, row) {
   const trace = task.metadata?.trace?.traceparent?.split?.("-") ?? [];
+  const link = (hash, words) => h("a", { href: hash }, h("code", {}, ...reveal(words)));
   const facts = [
     ["Task", h("code", {}, task.id)],
-    task.context_id ? ["Context", h("a", { href: `#/tasks?context=${encodeURIComponent(task.context_id)}` }, h("code", {}, ...reveal(task.context_id)))] : null,
-    row.parent_id ? ["Part of", h("a", { href: `#/tasks/${encodeURIComponent(row.parent_id)}` }, h("code", {}, row.parent_id.slice(0, 8)))] : null,
+    task.context_id ? ["Context", link(`#/tasks?context=${encodeURIComponent(task.context_id)}`, task.context_id)] : null,
+    row.parent_id ? ["Part of", link(`#/tasks/${encodeURIComponent(row.parent_id)}`, row.parent_id.slice(0, 8))] : null,
     trace[1] ? ["Trace", h("code", {}, ...reveal(trace[1]))] : null,
     trace[2] ? ["Span", h("code", {}, ...reveal(trace[2]))] : null,
     ["Reply", row.reply_expected ? "the sender waits for it" : "not expected"],

@@ -1,8 +1,9 @@
 /**
  * Tasks: where is that thing from yesterday? A search over messages and answers, filters, and pages by cursor.
  *
- * The address keeps the search. Rows that are shown change in place when their task does; newer tasks are only
- * counted, in a button that loads them, so that nothing moves under the pointer.
+ * The address keeps the search. The list is in the gateway's order, last changed first. Rows that are shown change in
+ * place when their task does; others are only counted, in a button that loads them, so that nothing moves under the
+ * pointer.
  */
 
 import { fill, h, keyed, reveal } from "../dom.js";
@@ -121,7 +122,13 @@ class Tasks {
 
   #filter() {
     clearTimeout(this.#timer);
-    const chosen = { ...this.#query, search: this.#search.value.trim(), agent: this.#agent.value, state: this.#state.value, from: this.#from.value.trim() };
+    const chosen = {
+      ...this.#query,
+      search: this.#search.value.trim(),
+      agent: this.#agent.value,
+      state: this.#state.value,
+      from: this.#from.value.trim(),
+    };
     const query = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value));
     const address = query.size ? `#/tasks?${query}` : "#/tasks";
     if (address === location.hash) this.#load();
@@ -168,8 +175,7 @@ class Tasks {
       this.#rows[index] = task;
       return this.#render();
     }
-    const isNewer = !this.#rows.length || Date.parse(task.created_at) >= Date.parse(this.#rows[0].created_at);
-    if (this.#cursors.length > 1 || !isNewer || !matches(task, this.#query)) return;
+    if (this.#cursors.length > 1 || !matches(task, this.#query)) return;
     this.#newer.add(task.id);
     // An empty list has nothing that could jump.
     if (!this.#rows.length) this.#load();
@@ -180,7 +186,7 @@ class Tasks {
     const now = new Date();
     keyed(this.#list, this.#rows, (row) => row.id, makeRow, (element, row) => updateRow(element, row, now, this.#context.live.rows));
     this.#newerButton.hidden = this.#newer.size === 0;
-    fill(this.#newerButton, `↑ ${counted(this.#newer.size, "newer task")}`);
+    fill(this.#newerButton, `↑ ${counted(this.#newer.size, "other task")} changed`);
     fill(this.#summary, this.#summaryText());
     this.#list.hidden = this.#rows.length === 0;
     this.#empty.hidden = this.#rows.length > 0;
@@ -195,7 +201,8 @@ class Tasks {
     const first = (this.#cursors.length - 1) * PAGE + 1;
     const last = first + this.#rows.length - 1;
     if (this.#total === null) return `${count(first)}–${count(last)}`;
-    return last === this.#total && first === 1 ? counted(this.#total, "task") : `${count(first)}–${count(last)} of ${counted(this.#total, "task")}`;
+    const all = counted(this.#total, "task");
+    return last === this.#total && first === 1 ? all : `${count(first)}–${count(last)} of ${all}`;
   }
 }
 
@@ -227,7 +234,8 @@ function updateRow(element, row, now, agents) {
     h("span", { class: "tasks-texts" },
       h("bdi", { class: "tasks-text", dir: "auto" }, ...reveal(row.text || (row.files ? counted(row.files, "file") : "(empty)"))),
       answerLine(row)),
-    h("time", { class: "tasks-time", datetime: row.created_at }, shortTime(row.created_at, now)),
+    h("time", { class: "tasks-time", datetime: row.updated_at, title: `sent ${shortTime(row.created_at, now)}` },
+      shortTime(row.updated_at, now)),
   );
   fill(element, link);
   if (hadFocus) link.focus();

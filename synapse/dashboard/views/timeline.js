@@ -123,14 +123,8 @@ function metadataWords(metadata) {
 
 function metadataEvidence(metadata) {
   const { question, answered } = metadata;
-  if (answered && typeof answered === "object") {
-    return Object.entries(answered)
-      .filter(([, value]) => typeof value === "string" && value)
-      .map(([key, value]) => `${key}: ${value}`)
-      .join(", ");
-  }
-  if (typeof answered === "string") return answered;
-  if (question?.title) return question.title;
+  if (answered) return [answered.choice, answered.by && `by ${answered.by}`, answered.question].filter(Boolean).join(" · ");
+  if ("question" in metadata) return question?.title ?? "";
   return Object.keys(metadata).join(", ");
 }
 

@@ -292,11 +292,14 @@ def test_an_agent_whose_host_does_not_answer_is_away_whatever_it_said_before() -
 
 def test_a_row_has_the_names_that_the_gateway_and_the_list_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    named = AgentEntry("synapse-codex-8120", "codex", name="reviewer", working_dir=str(tmp_path / "project"))
+    started = "2026-01-31T10:30:00.000Z"
+    folder = str(tmp_path / "project")
+    named = AgentEntry("synapse-codex-8120", "codex", name="reviewer", working_dir=folder, started_at=started)
 
     shown = row_of(named, status(), None)
 
     assert (shown["id"], shown["name"], shown["agent_type"]) == ("reviewer", "reviewer", "codex")
+    assert shown["started_at"] == started
     assert (shown["folder"], shown["machine"], shown["has_terminal"]) == ("~/project", "", False)
     assert (row()["id"], row()["name"], row()["has_terminal"]) == ("synapse-codex-8120", "codex-8120", True)
 
