@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     a2a,
+    browser_terminals,
     claude_prompt,
     command_line,
     delivery,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),
     "top": (top.TITLE, top.run),
+    "browser_terminals": (browser_terminals.TITLE, browser_terminals.run),
 }
 
 

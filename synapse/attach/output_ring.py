@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
 KEPT_BYTES: Final = 256 * 1024
-"""At least so much is kept for readers that reconnect, and at most twice as much."""
+"""At least so much is kept for readers that reconnect."""
+_MERGED_BYTES: Final = 4096
+"""Pieces are joined up to this size, so that a program that prints byte by byte costs no list entry for each."""
+_MAX_DROPPED: Final = 256
+"""After so many dropped pieces the lists are shortened."""
 
 
 class OutputRing:
@@ -24,31 +29,40 @@ class OutputRing:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._kept = kept
-        self._start = start
-        self._data = bytearray()
+        self._end = start
+        # The pieces as they came, so that keeping them costs the appending thread no copy; each with its offset.
+        self._pieces: list[bytes] = []
+        self._offsets: list[int] = []
+        self._dropped = 0
+        """How many pieces at the beginning of the lists are no longer kept."""
         self._is_awaited = False
         self._waiters: set[Callable[[], None]] = set()
 
     @property
     def start(self) -> int:
         """The offset of the first byte that is kept."""
-        return self._start
+        with self._lock:
+            return self._start
 
     @property
     def end(self) -> int:
         """The offset of the next byte."""
-        with self._lock:
-            return self._start + len(self._data)
+        return self._end
 
     def append(self, data: bytes) -> None:
         """Adds output; never waits."""
         with self._lock:
-            self._data += data
-            surplus = len(self._data) - self._kept
-            if surplus > self._kept:
-                # Not for each piece: the rest has to be moved.
-                del self._data[:surplus]
-                self._start += surplus
+            if (
+                len(data) < _MERGED_BYTES
+                and self._dropped < len(self._pieces)
+                and len(self._pieces[-1]) < _MERGED_BYTES
+            ):
+                self._pieces[-1] += data
+            elif data:
+                self._pieces.append(data)
+                self._offsets.append(self._end)
+            self._end += len(data)
+            self._drop_surplus()
             if not self._is_awaited:
                 return
             self._is_awaited = False
@@ -59,13 +73,15 @@ class OutputRing:
     def restart(self, start: int) -> None:
         """Drops everything, because output is missing before `start`."""
         with self._lock:
-            self._data.clear()
-            self._start = start
+            self._pieces.clear()
+            self._offsets.clear()
+            self._dropped = 0
+            self._end = start
 
     def holds(self, offset: int) -> bool:
         """Returns whether a reader can go on at `offset` without a gap."""
         with self._lock:
-            return self._start <= offset <= self._start + len(self._data)
+            return self._start <= offset <= self._end
 
     def read(self, offset: int, most: int) -> bytes | None:
         """Returns the output from `offset` on, empty if there is none yet, or None if it is no longer kept.
@@ -75,11 +91,16 @@ class OutputRing:
         with self._lock:
             if offset < self._start:
                 return None
-            first = offset - self._start
-            data = bytes(self._data[first : first + most])
-            if not data:
+            if offset >= self._end:
                 self._is_awaited = True
-            return data
+                return b""
+            number = bisect_right(self._offsets, offset, lo=self._dropped) - 1
+            found = [self._pieces[number][offset - self._offsets[number] :][:most]]
+            left = most - len(found[0])
+            while left > 0 and (number := number + 1) < len(self._pieces):
+                found.append(self._pieces[number][:left])
+                left -= len(found[-1])
+            return b"".join(found)
 
     def notify(self, waiter: Callable[[], None]) -> None:
         """Calls `waiter` in the loop's thread when there is output for readers that had none left."""
@@ -88,6 +109,20 @@ class OutputRing:
     def forget(self, waiter: Callable[[], None]) -> None:
         """Calls `waiter` no more."""
         self._waiters.discard(waiter)
+
+    @property
+    def _start(self) -> int:
+        return self._offsets[self._dropped] if self._dropped < len(self._offsets) else self._end
+
+    def _drop_surplus(self) -> None:
+        first = self._dropped
+        while first + 1 < len(self._offsets) and self._end - self._offsets[first + 1] >= self._kept:
+            self._pieces[first] = b""
+            first += 1
+        self._dropped = first
+        if first > _MAX_DROPPED:
+            del self._pieces[:first], self._offsets[:first]
+            self._dropped = 0
 
     def _wake(self) -> None:
         for waiter in tuple(self._waiters):

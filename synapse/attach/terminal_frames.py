@@ -31,7 +31,7 @@ HOST_TERMINAL: Final = 0
 """The number of the only terminal of a host."""
 MAX_IN_FLIGHT: Final = 512 * 1024
 """How many bytes of output are sent beyond the last credit."""
-MAX_OUTPUT: Final = 64 * 1024
+MAX_OUTPUT: Final = 32 * 1024
 """The largest output frame, so that other terminals of the connection get their turn."""
 MAX_INPUT: Final = 64 * 1024
 MIN_COLUMNS: Final = 80

@@ -48,7 +48,8 @@ def main() -> None:
         line = sys.stdin.readline()
         if not line:
             return
-        verb, _, rest = line.strip().partition(" ")
+        # A message of another agent or of a person has a header.
+        verb, _, rest = line.rpartition("] ")[2].strip().partition(" ")
         paint(verb, rest)
 
 

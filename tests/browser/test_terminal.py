@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import ConsoleMessage, Page, expect
 
+from tests.browser.painter_agent import painter
 from tests.browser.world import WIDE, World, look
-from tests.conformance.real_hosts import COMMAND, PATIENCE, environ
-
-PAINTER = Path(__file__).with_name("painter.py")
-PROFILE = """
-title = "Painter"
-command = {command}
-[prompt]
-pattern = '^> (?P<text>.*)$'
-at_cursor = true
-"""
-
-
-@contextmanager
-def painter(machine: World, name: str) -> Generator[None]:
-    """Starts an agent whose program paints what it is told."""
-    profile = machine.home / "config" / "synapse" / "profiles" / "painter.toml"
-    profile.parent.mkdir(parents=True, exist_ok=True)
-    profile.write_text(PROFILE.format(command=json.dumps([sys.executable, "-I", str(PAINTER)])), encoding="utf-8")
-    env = environ(machine.home) | {"XDG_CONFIG_HOME": str(machine.home / "config")}
-    start = [*COMMAND, "start", "painter", "--name", name, "--no-instructions"]
-    subprocess.run(start, env=env, cwd=machine.home, check=True, capture_output=True, timeout=PATIENCE)
-    try:
-        yield
-    finally:
-        machine.run("stop", name, "--force")
 
 
 def violations(page: Page) -> list[str]:
