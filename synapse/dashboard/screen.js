@@ -64,9 +64,10 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
   const draw = (screen) => {
     const atEnd = picture.scrollHeight - picture.scrollTop - picture.clientHeight < 4;
     picture.style.setProperty("--columns", String(screen.columns));
-    const said = screen.lines.map((line) => JSON.stringify(line));
+    const lines = screen.lines.slice(0, usedLines(screen));
+    const said = lines.map((line) => JSON.stringify(line));
     while (picture.children.length > said.length) picture.lastChild.remove();
-    screen.lines.forEach((line, row) => {
+    lines.forEach((line, row) => {
       if (shown[row] === said[row] && picture.children[row]) return;
       const element = h("div", {}, line.map(runOf));
       if (picture.children[row]) picture.children[row].replaceWith(element);
@@ -92,6 +93,12 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
       note.remove();
     },
   };
+}
+
+/** Returns how many lines there are before the blank rest of the screen, which would hide them: the end is shown. */
+function usedLines({ lines, cursor }) {
+  const last = lines.findLastIndex((line) => line.some(([text, style]) => text.trim() || style?.bg !== undefined || style?.r));
+  return Math.max(last, cursor ? cursor[0] : -1) + 1;
 }
 
 /** Returns one run of text in one style, `[text, style]`. */

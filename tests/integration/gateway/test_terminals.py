@@ -236,7 +236,7 @@ async def test_agents_without_a_terminal_and_agents_that_are_not_there(served: S
 
 async def test_hostile_frames_get_errors_and_the_connection_goes_on(served: Served) -> None:
     header = struct.Struct(">BIQ")
-    hostile = [
+    hostile: list[str | bytes] = [
         "text",
         b"",
         b"\x01",
