@@ -36,11 +36,9 @@ from synapse.top.detail import (
     detail_of,
     keys_for,
     option_at,
-    option_lines,
     running_task_in,
     task_in,
     text_lines,
-    whole_question,
 )
 from synapse.top.dialogs import HELP, Compose, Composed, Dialog, Reader, TimelineReader, content_of
 from synapse.top.follower import RowFollower, SeenUntil, WatchStatus
@@ -249,11 +247,15 @@ class TopApp(App[None]):
             self._lines_about = 0
             self._draw("#about", Content(nothing))
         else:
-            lines = detail_of(row, self._need_position, self._columns, self._clock.now(), self._glyphs)
+            lines = self._about(row)
             self._lines_about = len(lines)
             self._draw("#about", content_of(lines))
         self._draw("#keys", self._key_line(row, need))
         self._draw("#rule", self._rule_line())
+
+    def _about(self, row: Row) -> list[Line]:
+        """Returns what the pane says about an agent: all that a person has to know before a decision."""
+        return detail_of(row, self._need_position, self._columns, self._clock.now(), self._glyphs)
 
     def _draw(self, selector: str, content: Content) -> None:
         """Updates a widget, unless it shows the same already."""
@@ -266,9 +268,7 @@ class TopApp(App[None]):
         clock = f"{self._clock.now().astimezone():%H:%M} "
         begin, middle = " synapse top", summary(self._follower.rows, self._glyphs)
         if self._wanted:
-            middle = (
-                f"{self._rows.position[1]} of {middle} {self._glyphs.dot} filter: {self._glyphs.line(self._wanted)}"
-            )
+            middle = f"{len(self._rows.rows)} of {middle} {self._glyphs.dot} filter: {self._glyphs.line(self._wanted)}"
         room = self.size.width - width(begin) - width(clock)
         return Content(f"{begin}{self._glyphs.fit(f'  {middle}', max(0, room))}{clock}")
 
@@ -377,11 +377,7 @@ class TopApp(App[None]):
         if chosen is None or need is None or not self._may(action, need):
             return
         if action not in self._confirmed or not self._is_read():
-            lines = [
-                *whole_question(need, self._columns, self._glyphs),
-                *option_lines(need, self._columns, self._glyphs),
-            ]
-            if not await self._confirm(f"{need['name']}: {title}", lines):
+            if not await self._confirm(f"{need['name']}: {title}", self._about(chosen[1])):
                 return
             self._confirmed.add(action)
         await self._decide(need, lambda: actions.answer(chosen[0], need, choice), _VERBS[action])
@@ -406,7 +402,7 @@ class TopApp(App[None]):
             "retry": "It did not arrive: type it again?",
             "fail": "It did not arrive: fail the task?",
         }
-        if await self._confirm(f"{need['name']}: {says[verdict]}", whole_question(need, self._columns, self._glyphs)):
+        if await self._confirm(f"{need['name']}: {says[verdict]}", self._about(chosen[1])):
             await self._decide(need, lambda: actions.resolve(chosen[0], task_id, verdict), verdict.capitalize())
 
     @work
@@ -502,15 +498,29 @@ class TopApp(App[None]):
         if not row["has_terminal"]:
             self._say(f"{self._glyphs.line(row['name'])} has no terminal to attach to.")
             return
-        # In a process of its own, so that this one goes on reading the hosts' streams meanwhile.
         with self.batch_update(), self.suspend():
-            client = await asyncio.create_subprocess_exec(
-                *_ATTACH, entry.agent_id, env=self._environ, stderr=asyncio.subprocess.PIPE
-            )
-            _, said = await client.communicate()
+            said = await self._run_attach(entry.agent_id)
         self._mark_seen(entry.agent_id, self._clock.now())
         self._follower.look_again()
-        self._say(self._glyphs.line(said.decode("utf-8", "replace")) if client.returncode else "")
+        self._say(self._glyphs.line(said))
+
+    async def _run_attach(self, agent_id: str) -> str:
+        """Runs the attach client in this terminal; returns what went wrong, or an empty string.
+
+        In a process of its own, so that this one goes on reading the hosts' streams meanwhile.
+        """
+        try:
+            client = await asyncio.create_subprocess_exec(
+                *_ATTACH, agent_id, env=self._environ, stderr=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            return f"The attach client cannot be started: {error.strerror}"
+        try:
+            _, said = await client.communicate()
+        except asyncio.CancelledError:
+            client.terminate()  # this app ends, and its terminal with it
+            raise
+        return said.decode("utf-8", "replace") if client.returncode else ""
 
     @work
     async def action_timeline(self) -> None:

@@ -41,16 +41,16 @@ def detail_of(row: Row, position: int, columns: int, now: datetime, glyphs: Glyp
     No line is wider than `columns`, so that whoever shows them knows how many are in view.
     """
     if row["needs"]:
-        return wrapped(_need_lines(row, position, columns, now, glyphs), columns)
-    return wrapped(_agent_lines(row, columns, now, glyphs), columns)
+        return _wrapped(_need_lines(row, position, columns, now, glyphs), columns)
+    return _wrapped(_agent_lines(row, columns, now, glyphs), columns)
 
 
-def wrapped(lines: list[Line], columns: int) -> list[Line]:
+def _wrapped(lines: list[Line], columns: int) -> list[Line]:
     """Returns the lines, each as several where it is wider than `columns`."""
     return [part for line in lines for part in folded(line, columns, "")]
 
 
-def whole_question(need: Need, columns: int, glyphs: Glyphs) -> list[Line]:
+def _question_lines(need: Need, columns: int, glyphs: Glyphs) -> list[Line]:
     """Returns all that a person has to read before a decision: the question, its subject, and where it applies."""
     # The title of an answer is its first line.
     is_repeated = bool(need["detail"]) and first_line(need["detail"]) == need["title"]
@@ -132,8 +132,8 @@ def _need_lines(row: Row, position: int, columns: int, now: datetime, glyphs: Gl
         since(need["asked_at"], now),
         more,
     ]
-    lines: list[Line] = [_head(glyphs.line(row["name"]), state, facts, glyphs), *whole_question(need, columns, glyphs)]
-    lines += option_lines(need, columns, glyphs)
+    lines: list[Line] = [_head(glyphs.line(row["name"]), state, facts, glyphs), *_question_lines(need, columns, glyphs)]
+    lines += _option_lines(need, columns, glyphs)
     if need["kind"] == "in_doubt":
         lines.append([Cell(f"{_INDENT}Look at its terminal: was this message taken?", "label")])
     if need["hint"]:
@@ -143,7 +143,7 @@ def _need_lines(row: Row, position: int, columns: int, now: datetime, glyphs: Gl
     return lines
 
 
-def option_lines(need: Need, columns: int, glyphs: Glyphs) -> list[Line]:
+def _option_lines(need: Need, columns: int, glyphs: Glyphs) -> list[Line]:
     """Returns the options on one line if they fit, else one per line; a click on one chooses it."""
     digits = [
         next((digit for digit in "123456789" if option_at(need, digit) == one["key"]), "") for one in need["options"]

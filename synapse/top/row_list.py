@@ -65,6 +65,11 @@ class RowList(ScrollView):
         return self._rows[self._index] if self._rows else None
 
     @property
+    def rows(self) -> list[Row]:
+        """The rows that are listed, in their order."""
+        return self._rows
+
+    @property
     def position(self) -> tuple[int, int]:
         """The place of the chosen row, from 1 on, and the number of rows."""
         return self._index + 1 if self._rows else 0, len(self._rows)

@@ -24,13 +24,17 @@ from synapse.core.reveal import Piece, reveal, revealed
         ("half \ud800", "half <U+D800>"),
         ("curl ex\u0430mple.com", "curl ex\u0430<U+0430>mple.com"),
         ("\uff53udo", "\uff53<U+FF53>udo"),
+        ("\u0441\u0440 a b", "\u0441<U+0441>\u0440<U+0440> a b"),
+        ("rm \u2212rf", "rm \u2212<U+2212>rf"),
+        ("a\u2215b", "a\u2215<U+2215>b"),
+        ("full\u3000width", "full<U+3000>width"),
     ],
 )
 def test_what_hides_is_named(text: str, shown: str) -> None:
     assert revealed(text) == shown
 
 
-@pytest.mark.parametrize("text", ["caf\u00e9", "привет мир", "Pythonで書く", "全角\u3000空白", "⚠\ufe0f", "👩\u200d💻"])
+@pytest.mark.parametrize("text", ["caf\u00e9", "привет мир", "Pythonで書く", "⚠\ufe0f", "👩\u200d💻"])
 def test_honest_text_of_any_script_stays_as_it_is(text: str) -> None:
     assert revealed(text) == text
 

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from synapse.client.seen import mark_seen, seen_until
+from synapse.core.errors import RegistryFailed
 from synapse.net.hosts import UnixHostClient
 from synapse.registry.files import FileRegistry
 from synapse.registry.local import open_local_registry
@@ -41,6 +42,9 @@ class Desk:
     def lines(self) -> list[str]:
         rows = self.app.screen_stack[0].query_one(RowList)
         return [rows.render_line(y).text.rstrip() for y in range(rows.size.height) if rows.render_line(y).text.strip()]
+
+    def states(self) -> dict[str, str]:
+        return {row["name"]: row["state"] for row in self.app.screen_stack[0].query_one(RowList).rows}
 
     async def until(self, is_true: Callable[[], bool]) -> None:
         async with asyncio.timeout(6):
@@ -90,7 +94,9 @@ async def desk(
         async with app.run_test(size=size) as pilot:
             opened = Desk(home, pilot, app, clock)
             opened.hosts = hosts
-            await opened.until(lambda: len(opened.lines()) == len(hosts) and "away" not in "".join(opened.lines()))
+            await opened.until(
+                lambda: opened.states().keys() == hosts.keys() and "away" not in opened.states().values()
+            )
             clock.advance(SETTLE_SECONDS)
             yield opened
 
@@ -119,6 +125,7 @@ async def test_allow_is_confirmed_once_and_goes_to_the_question_that_is_shown() 
     async with desk(ada=asking(1), bob=asking(2)) as top:
         await top.pressed("a", Dialog)
         assert "rm -rf build" in top.text(".text Static")
+        assert "task 00000001 from claude-8101" in top.text(".text Static")
         await top.press("y")
         await top.until(lambda: bool(top.posts("ada")))
         await top.press("down", "a")
@@ -243,6 +250,17 @@ async def test_cancel_names_the_task_first() -> None:
         assert top.posts("ada")[0][0] == f"/tasks/{task_id(1)}/cancel"
 
 
+async def test_an_agent_without_a_terminal_is_not_attached_to() -> None:
+    async with desk(ada=ready()) as top:
+        entry = top.hosts["ada"].entry
+        entry.terminal, entry.pid_started = 0, 0
+        top.hosts["ada"].registry.write(entry)
+        await top.until(lambda: "attach" not in top.text("#keys"))
+        await top.press("enter")
+
+        await top.said("ada has no terminal to attach to")
+
+
 async def test_a_refusal_of_the_host_is_shown() -> None:
     refusal = {"error": {"code": "person_required", "message": "only a person may decide", "hint": "ask one"}}
     async with desk(ada=asking(1)) as top:
@@ -289,6 +307,14 @@ async def test_a_timeline_shows_events_of_the_task_as_they_happen() -> None:
         await top.until(lambda: top.hosts["ada"].resumed_after == ["0"])
 
 
+async def test_a_timeline_that_the_host_refuses_says_why_and_closes() -> None:
+    async with desk(ada=working(1, "write")) as top:
+        await top.press("t")
+
+        await top.said("no task '00000001")
+        await top.until(lambda: len(top.app.screen_stack) == 1)
+
+
 async def test_new_needs_are_told_while_the_list_is_covered() -> None:
     async with desk(ada=ready()) as top:
         await top.pressed("question_mark", Reader)
@@ -309,6 +335,41 @@ async def test_a_click_chooses_an_agent_and_the_keys_below_can_be_clicked() -> N
         await top.until(lambda: "bob" in top.text("#about"))
         await top.pilot.click("#keys", offset=(top.text("#keys").index("send"), 0))
         await top.until(lambda: isinstance(top.app.screen, Compose))
+
+
+async def test_a_long_list_is_paged_and_the_chosen_line_stays_in_view() -> None:
+    agents = {f"agent{number}": ready(3600 - number) for number in range(12)}
+    async with desk(size=(80, 12), glyphs=UNICODE, **agents) as top:
+        await top.press("pagedown", "pagedown")
+        chosen = top.app.screen.query_one(RowList).position[0]
+        assert chosen > len(top.lines())
+        await top.press("end")
+        assert "12 of 12" in top.text("#rule")
+        assert "agent11" in top.lines()[-1]
+        await top.press("home")
+        await top.until(lambda: "agent0 " in top.lines()[0])
+
+
+async def test_the_neighbour_of_a_chosen_agent_that_leaves_is_chosen() -> None:
+    async with desk(ada=asking(1), bob=working(2, "write"), cyd=ready()) as top:
+        await top.press("down")
+        top.hosts["bob"].registry.remove(top.hosts["bob"].entry.agent_id)
+        await top.until(lambda: len(top.lines()) == 2)
+
+        await top.until(lambda: "cyd" in top.text("#about"))
+
+
+async def test_a_registry_that_cannot_be_read_ends_the_overview_with_its_error() -> None:
+    async with desk(ada=ready()) as top:
+        folder = Path(top.hosts["ada"].registry.folder)
+        folder.rename(folder.with_name("moved"))
+        folder.write_text("not a folder", encoding="utf-8")
+        await top.until(lambda: top.app.failure is not None)
+        folder.unlink()
+        folder.with_name("moved").rename(folder)
+
+        assert isinstance(top.app.failure, ExceptionGroup)
+        assert isinstance(top.app.failure.exceptions[0], RegistryFailed)
 
 
 @pytest.mark.parametrize("size", [(60, 15), (80, 24), (200, 60), (24, 8)])
