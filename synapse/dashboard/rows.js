@@ -1,6 +1,6 @@
 /** How an agent's row is shown: the same marks, words and order everywhere. A state is always a word and a mark. */
 
-import { ago, h } from "./dom.js";
+import { ago, h, reveal } from "./dom.js";
 
 /** The mark of each state. */
 export const MARKS = {
@@ -44,7 +44,7 @@ export function rowParts(row) {
     mark(row.state),
     h("span", { class: "row-name" }, row.name, row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null),
     stateLabel(row),
-    row.why ? h("span", { class: "row-why" }, row.why) : null,
+    row.why ? h("span", { class: "row-why" }, reveal(row.why)) : null,
   ];
 }
 

@@ -5,6 +5,7 @@ import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
 import { mark, stateLabel, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
+import { stepWord } from "../task_words.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 const PAGE = 30; // tasks of the agent that are shown
@@ -93,11 +94,11 @@ export const view = {
 
     const drawWork = (row) => {
       const lines = [];
-      if (row.task) lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(row.task.id), ` from ${row.task.from} (${word(row.task.receipt)}): `, reveal(row.task.text)));
+      if (row.task) lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(row.task.id), ` from ${row.task.from} (${stepWord(row.task.receipt)}): `, reveal(row.task.text)));
       const waiting = tasks.filter((task) => task.state === "submitted" && task.id !== row.task?.id).reverse();
       if (row.queue) lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, waiting.map((task) =>
-        h("li", {}, taskLink(task.id), h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, task.text))))));
-      for (const owed of row.owes) lines.push(h("div", {}, `owes ${owed.to} an answer: `, taskLink(owed.task_id), ` “${owed.text}”`));
+        h("li", {}, taskLink(task.id), h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, reveal(task.text)))))));
+      for (const owed of row.owes) lines.push(h("div", {}, `owes ${owed.to} an answer: `, taskLink(owed.task_id), " “", reveal(owed.text), "”"));
       if (row.store_fault) lines.push(h("p", { class: "warning" }, row.store_fault));
       lines.push(h("div", { class: "muted" }, `${word(row.agent_state)}, known from ${row.source || "its host"}`));
       fill(work, lines);
@@ -191,7 +192,7 @@ function taskLink(id) {
 
 function messageOf(task) {
   return h("li", { class: "message" },
-    h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
+    h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, stepWord(task.receipt))),
     h("div", { class: "prose" }, reveal(task.text), cut(task.text) ? " …" : null),
     task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), cut(task.answer) ? [" … ", h("a", { class: "link", href: `#/tasks/${encodeURIComponent(task.id)}` }, "whole answer")] : null) : null);
 }
@@ -204,7 +205,7 @@ function cut(text) {
 function stepsOf(task) {
   return task.receipts.map(({ step, at, source }) => ({
     at,
-    element: h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, word(step)),
-      h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: ${task.text}`, source ? h("span", { class: "muted" }, ` · ${source}`) : null)),
+    element: h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, stepWord(step)),
+      h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: `, reveal(task.text), source ? h("span", { class: "muted" }, ` · ${source}`) : null)),
   }));
 }

@@ -59,7 +59,8 @@ export const view = {
     };
 
     const draw = () => {
-      count.textContent = live.rows.length ? `${live.rows.length} running` : "";
+      const away = live.rows.filter((row) => row.state === "away").length;
+      count.textContent = live.rows.length ? `${live.rows.length - away} running${away ? `, ${away} away` : ""}` : "";
       if (live.rows.length === 0) return fill(cards, live.connection.state === "connecting" ? h("p", { class: "empty" }, "Connecting…") : noAgents());
       cards.querySelector(".empty")?.remove();
       keyed(cards, live.rows, (row) => row.id, make, update);

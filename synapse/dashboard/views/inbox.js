@@ -1,6 +1,6 @@
 /** Inbox: does anybody need me? Every need as a whole card; on a phone a list, and one card at a time. */
 
-import { fill, h } from "../dom.js";
+import { fill, h, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, settledBy, subjectOf } from "../need.js";
 import { mark, needsOf, stateLabel, stateOfNeed } from "../rows.js";
@@ -42,7 +42,7 @@ export const view = {
       fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
       fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
         mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`))));
+        h("span", { class: "row-why" }, reveal(need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`)))));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 

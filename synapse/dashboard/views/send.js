@@ -2,6 +2,7 @@
 
 import { fill, h, reveal } from "../dom.js";
 import { word } from "../rows.js";
+import { stepWord } from "../task_words.js";
 
 const PRIORITIES = [[1, "1 · when there is nothing else"], [2, "2 · low"], [3, "3 · normal"], [4, "4 · before others"], [5, "5 · interrupt its current work"]];
 const STEPS = ["queued", "typed", "submitted", "turn_started", "answered"];
@@ -116,7 +117,7 @@ export const view = {
         const shownSteps = last < 0 ? reached : [...reached, ...STEPS.slice(last + 1)];
         fill(line, h("strong", {}, `to ${agent}`), h("a", { class: "link mono", href: `#/tasks/${encodeURIComponent(now.id)}` }, now.id.slice(0, 8)), h("span", {}, word(now.status)),
           now.metadata.note ? h("span", {}, now.metadata.note) : null);
-        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, word(step))));
+        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, stepWord(step))));
         fill(answer, reveal(answerIn(now)));
         answer.hidden = !answer.hasChildNodes();
       };
