@@ -44,9 +44,7 @@ def expect_settled(page: Page, title: str, how: str) -> None:
     expect(page.get_by_role("article", name=f"asker asks: {title}")).to_have_count(0)
 
 
-def test_what_one_allows_vanishes_for_the_other_with_who_did_it(
-    shared: World, browsers: tuple[Page, Page]
-) -> None:
+def test_what_one_allows_vanishes_for_the_other_with_who_did_it(shared: World, browsers: tuple[Page, Page]) -> None:
     first, second = browsers
     shared.send("asker", "run it")
     asked(first, "Run the command?")
@@ -154,9 +152,7 @@ def test_a_message_in_doubt_is_resolved_by_a_person(shared: World, browsers: tup
         assert "failed" in answer_of(shared, task)
 
 
-def test_a_task_is_canceled_from_its_card_after_a_second_question(
-    shared: World, browsers: tuple[Page, Page]
-) -> None:
+def test_a_task_is_canceled_from_its_card_after_a_second_question(shared: World, browsers: tuple[Page, Page]) -> None:
     first, second = browsers
     task = shared.send("asker", "run and cancel")
     asked(first, "Run the command?")

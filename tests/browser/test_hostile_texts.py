@@ -159,7 +159,14 @@ def test_in_the_address_and_the_search(shared: World, tasks: dict[str, str]) -> 
     assert tasks
     shared.expected = "404|400"
     page = shared.page()
-    for address in (f"#/agents/{MARKUP}", f"#/tasks/{MARKUP}", f"#/tasks?search={MARKUP}", f"#/send?to={MARKUP}", "#/%ff", f"#/{MARKUP}"):
+    for address in (
+        f"#/agents/{MARKUP}",
+        f"#/tasks/{MARKUP}",
+        f"#/tasks?search={MARKUP}",
+        f"#/send?to={MARKUP}",
+        "#/%ff",
+        f"#/{MARKUP}",
+    ):
         go(page, address)
         expect(page.get_by_role("heading").first).to_be_attached()
         expect_only_text(page)

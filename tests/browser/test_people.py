@@ -182,7 +182,9 @@ def test_every_control_has_a_name_and_every_part_of_the_page_a_landmark(agents: 
         expect(page.get_by_role("navigation", name="Views")).to_be_visible()
         expect(page.locator("main h1")).to_have_count(1)
         assert page.title().endswith("· Synapse")
-        assert page.evaluate("document.querySelectorAll('[id]').length === new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size")
+        assert page.evaluate(
+            "document.querySelectorAll('[id]').length === new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size"
+        )
     page.keyboard.press("?")
     assert page.evaluate(NAMELESS) == []
 
