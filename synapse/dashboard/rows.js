@@ -17,6 +17,33 @@ export function word(state) {
 }
 
 /**
+ * Returns the address of an agent's page.
+ *
+ * @param {string} id
+ */
+export function agentAddress(id) {
+  return `#/agents/${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns the address of a task's page.
+ *
+ * @param {string} id
+ */
+export function taskAddress(id) {
+  return `#/tasks/${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns a link to a task, which shows its short id.
+ *
+ * @param {string} id
+ */
+export function taskLink(id) {
+  return h("a", { class: "link mono", href: taskAddress(id) }, id.slice(0, 8));
+}
+
+/**
  * Returns the mark of a state; screen readers get the word that stands beside it instead.
  *
  * @param {string} state
@@ -40,9 +67,11 @@ export function stateLabel(row) {
  * @param {object} row
  */
 export function rowParts(row) {
+  const queue = row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` },
+    h("span", { "aria-hidden": "true" }, `+${row.queue}`), h("span", { class: "sr-only" }, ` ${row.queue} queued`)) : null;
   return [
     mark(row.state),
-    h("span", { class: "row-name" }, row.name, row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null),
+    h("span", { class: "row-name" }, row.name, queue),
     stateLabel(row),
     row.why ? h("span", { class: "row-why" }, reveal(row.why)) : null,
   ];

@@ -15,6 +15,8 @@ from enum import StrEnum
 from typing import Final
 
 from synapse.client.overview import Need
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings
 
 GRACE_SECONDS: Final = 1.5
@@ -68,6 +70,11 @@ def notice_of(need: Need) -> Notice:
         text=need["title"],
         task_id=need["task_id"] or "",
     )
+
+
+def agent_names(entry: AgentEntry) -> frozenset[str]:
+    """Returns the names by which rules may name an agent."""
+    return frozenset({entry.agent_id, entry.name, short_name(entry), entry.agent_type})
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,18 @@ def test_an_event_draws_its_own_row_and_no_other_of_hundreds(page: Page) -> None
     assert page.evaluate("() => [...window.drawn]") == ["open"]
 
 
+def test_keys_step_from_the_newest_row(page: Page) -> None:
+    mount(page, "flow", tasks=page_of(many(80)))
+    expect(page.locator(".flow-message")).to_have_count(80)
+    links = page.locator(".flow-link")
+
+    page.evaluate("() => fake.handle.keys.j()")
+    expect(links.last).to_be_focused()
+    page.evaluate("() => fake.handle.keys.k()")
+    expect(links.nth(-2)).to_be_focused()
+    expect(page.locator(".flow-card")).to_be_visible()
+
+
 def test_older_messages_come_above_and_move_nothing(page: Page) -> None:
     rows = many(60)
     mount(page, "flow", tasks=page_of(rows[:30], next_cursor="more"))
@@ -284,7 +296,7 @@ def answer(text: str, **metadata: Any) -> Json:
 
 
 def show_task(page: Page, row: Json, task: Json, events: list[Json] | None = None, **more: Any) -> None:
-    found = {
+    found: Json = {
         f"tasks__{row['id']}": {"task": task, "row": row},
         f"tasks__{row['id']}__timeline": {"events": events or []},
     }

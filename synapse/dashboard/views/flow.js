@@ -28,7 +28,7 @@ export const view = {
   wide: true,
   mount(root, context) {
     const flow = new Flow(root, context);
-    return { unmount: () => flow.stop() };
+    return { unmount: () => flow.stop(), keys: { j: () => flow.step(1), k: () => flow.step(-1) } };
   },
 };
 
@@ -78,6 +78,15 @@ class Flow {
     this.#abort.abort();
     cancelAnimationFrame(this.#frame);
     for (const end of this.#ends) end();
+  }
+
+  /** Moves the focus to the next or previous row; the first step is to the newest, where the eye is. */
+  step(by) {
+    const links = [...this.#list.querySelectorAll("[data-item]")];
+    const at = links.indexOf(document.activeElement);
+    const link = at < 0 ? links.at(-1) : links[Math.min(Math.max(at + by, 0), links.length - 1)];
+    link?.focus();
+    link?.scrollIntoView({ block: "nearest" });
   }
 
   async #load() {

@@ -1,9 +1,9 @@
 /** Inbox: does anybody need me? Every need as a whole card; on a phone a list, and one card at a time. */
 
-import { fill, h, reveal } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, settledBy, subjectOf } from "../need.js";
-import { mark, needsOf, stateLabel, stateOfNeed } from "../rows.js";
+import { needsOf, rowParts, stateOfNeed } from "../rows.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 
@@ -40,9 +40,13 @@ export const view = {
 
     const drawList = (needs) => {
       fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
-      fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
-        mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, reveal(need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`)))));
+      fill(list, needs.map((need) => {
+        const state = stateOfNeed(need.kind);
+        const why = need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`;
+        const href = `#/inbox?need=${encodeURIComponent(need.id)}`;
+        return h("a", { class: "row", "data-item": true, "data-state": state, href },
+          rowParts({ name: need.name, state, since: need.asked_at, why }));
+      }));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 
@@ -51,7 +55,7 @@ export const view = {
       const card = cards.get(need.id);
       if (card?.said === said) return card;
       // A field that a person types into stays, even if a word of the question changed.
-      if (card && card.element.contains(document.activeElement) && document.activeElement.matches("textarea")) return card;
+      if (card?.element.querySelector("textarea:focus")) return card;
       const made = Object.assign(needCard(need, context), { need, said });
       if (card) card.element.replaceWith(made.element);
       cards.set(need.id, made);
@@ -120,7 +124,10 @@ function sentence(count) {
 
 function empty(live, isOne) {
   if (live.connection.state === "connecting") return [h("p", { class: "empty" }, "Connecting…")];
-  if (isOne) return [h("div", { class: "empty" }, h("h2", {}, "This is settled."), h("a", { class: "link", href: "#/inbox" }, "Back to the Inbox"))];
+  if (isOne) {
+    const back = h("a", { class: "link", href: "#/inbox" }, "Back to the Inbox");
+    return [h("div", { class: "empty" }, h("h2", {}, "This is settled."), back)];
+  }
   if (live.rows.length === 0) return [noAgents()];
   const away = live.rows.filter((row) => row.state === "away").map((row) => row.name);
   return [h("div", { class: "empty" }, h("h2", {}, "Nobody needs you."),
@@ -130,6 +137,7 @@ function empty(live, isOne) {
 
 /** Returns how to start a first agent. */
 export function noAgents() {
-  return h("div", { class: "empty" }, h("h2", {}, "No agents yet."), h("p", {}, "Start one in a terminal, in the folder it should work in:"),
+  return h("div", { class: "empty" }, h("h2", {}, "No agents yet."),
+    h("p", {}, "Start one in a terminal, in the folder it should work in:"),
     h("pre", {}, "synapse claude\nsynapse start codex --name reviewer"));
 }

@@ -16,6 +16,7 @@ import pytest
 
 from synapse.client.seen import mark_seen
 from synapse.config.process import SystemClock
+from synapse.core.override import override
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 
 SCRIPT = """
@@ -44,6 +45,7 @@ def received() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
             self.send_response(204)
             self.end_headers()
 
+        @override
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the name in the base class
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
