@@ -13,6 +13,7 @@ from benchmarks import (
     browser_terminals,
     claude_prompt,
     command_line,
+    dashboard,
     delivery,
     footprint,
     gateway,
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),
     "top": (top.TITLE, top.run),
+    "dashboard": (dashboard.TITLE, dashboard.run),
     "browser_terminals": (browser_terminals.TITLE, browser_terminals.run),
 }
 

@@ -103,7 +103,11 @@ def test_both_decide_at_once_and_one_is_told_that_it_was_late(shared: World, bro
     # The second browser does not hear of the first one's answer before it sends its own.
     shared.expected = "409"
     held: list[Route] = []
-    second.route("**/dashboard/tasks/*/answer", lambda route: held.append(route))
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    second.route("**/dashboard/tasks/*/answer", hold)
     with second.expect_request("**/dashboard/tasks/*/answer"):
         second.get_by_role("button", name="Deny", exact=True).click()
     first.get_by_role("button", name="Allow", exact=True).click()

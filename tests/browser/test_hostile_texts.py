@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.world import PHONE, PIXEL, World, go, look
+from tests.browser.world import PHONE, PIXEL, WIDE, World, go, look
 from tests.conformance.real_gateway import new_key
 
-MARKUP = "<img src=x onerror='window.__xss=1'><script>window.__xss=2</script><svg onload=window.__xss=3><a href='javascript:window.__xss=4'>"
+MARKUP = (
+    "<img src=x onerror='window.__xss=1'><script>window.__xss=2</script><svg onload=window.__xss=3>"
+    "<a href='javascript:window.__xss=4'>"
+)
 ODD = "r\u043cm -rf \u202ebuild\u2066\u200b \x1b[31mred\x9b1m \uff0fetc"
 LONG = "y" * 10_000
 HOSTILE = f"{MARKUP} {ODD} {LONG}"
 CODES = ("U+043C", "U+202E", "U+200B", "U+001B", "U+FF0F")
 FILE_NAME = "../../<img src=x onerror=window.__xss=5>\u202egpj.exe"
-STRANGE = """() => [...document.querySelectorAll("script, img, svg, iframe, a, style, object, embed")].filter((one) =>
-  one.matches("script:not([src^='/assets/']), img[onerror], img[src='x'], svg[onload], iframe, object, embed, a[href^='javascript:']")
-).map((one) => one.outerHTML.slice(0, 200))"""
+STRANGE = """() => [...document.querySelectorAll(
+  "script:not([src^='/assets/']), img[onerror], img[src='x'], svg[onload], iframe, object, a[href^='javascript:']"
+)].map((one) => one.outerHTML.slice(0, 200))"""
 
 
 def script() -> str:
@@ -87,7 +89,7 @@ def expect_revealed(page: Page, place: str) -> None:
 @pytest.mark.parametrize("size", [None, PHONE], ids=["wide", "phone"])
 def test_in_every_list(shared: World, tasks: dict[str, str], size: dict[str, int] | None) -> None:
     assert tasks
-    page = shared.page(**({"viewport": size} if size else {}))
+    page = shared.page(viewport=size or WIDE)
     places = {"#/agents": "main .row-why", "#/tasks": ".tasks-text", "#/flow": ".flow-text", "#/send": "main"}
     places |= {"#/inbox": "main .row-why" if size else ".need .command"}
     for address, place in places.items():
@@ -138,7 +140,7 @@ def test_in_the_history_of_an_agent(shared: World, tasks: dict[str, str]) -> Non
     expect_only_text(page)
 
 
-def test_names_of_files_are_shown_whole_and_saved_tame(shared: World, tasks: dict[str, str], tmp_path: Path) -> None:
+def test_names_of_files_are_shown_whole_and_saved_tame(shared: World, tasks: dict[str, str]) -> None:
     page = shared.page()
     go(page, f"#/tasks/{tasks['hand over']}")
     names = page.locator(".part-file-name")
@@ -151,7 +153,6 @@ def test_names_of_files_are_shown_whole_and_saved_tame(shared: World, tasks: dic
         assert "/" not in saved
         assert "\u202e" not in saved
         assert not saved.startswith(".")
-        started.value.save_as(tmp_path / str(number))
     expect_only_text(page)
 
 

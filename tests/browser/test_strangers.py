@@ -35,7 +35,8 @@ TRY_ALL = """async (gateway) => {
     { method: "POST", mode: "no-cors", headers: { "Content-Type": "text/plain" }, body: '{"text": "forged"}' });
   await ask("token", "/dashboard/overview", { headers: { "X-Synapse-Token": "guess" } });
   got.socket = await new Promise((resolve) => {
-    const socket = new WebSocket(gateway.replace("http", "ws") + "/dashboard/terminals", ["synapse.terminals", "token.guess"]);
+    const address = gateway.replace("http", "ws") + "/dashboard/terminals";
+    const socket = new WebSocket(address, ["synapse.terminals", "token.guess"]);
     socket.onopen = () => resolve("open");
     socket.onerror = () => resolve("refused");
   });

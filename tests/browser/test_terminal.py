@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from tests.browser.program_agent import painter
-from tests.browser.world import WIDE, World, look
+from tests.browser.world import NO_GATEWAY, WIDE, World, look
 
 
 def violations(page: Page) -> list[str]:
@@ -101,6 +101,7 @@ def test_a_page_that_was_offline_goes_on_where_it_was(machine: World) -> None:
     with painter(machine, "ada"):
         page = opened(machine, "ada")
         other = opened(machine, "ada")
+        machine.expected = NO_GATEWAY
         machine.stop_gateway(kill=True)
         expect(page.locator(".terminal-note")).to_contain_text("Not connected")
 

@@ -145,7 +145,7 @@ class World:
         unexpected = [one for one in self.faults if not self.expected or not re.search(self.expected, one)]
         self.faults.clear()
         self.expected = ""
-        assert unexpected == []
+        assert not unexpected, unexpected
 
     def close_pages(self) -> None:
         """Closes all browsers of the machine."""
@@ -196,9 +196,9 @@ def go(page: Page, address: str) -> None:
     page.evaluate("address => { location.hash = address; }", address)
 
 
-def expect_live(page: Page) -> None:
-    """Waits until the page says that what it shows is true now."""
-    expect(page.get_by_role("status").filter(has_text=re.compile("live"))).to_be_visible(timeout=PATIENCE_MS)
+def expect_live(page: Page, *, within: int = PATIENCE_MS) -> None:
+    """Waits until the page says that what it shows is true now; `within` are milliseconds."""
+    expect(page.get_by_role("status").filter(has_text=re.compile("^live$"))).to_be_visible(timeout=within)
 
 
 def look(page: Page, name: str) -> None:

@@ -70,8 +70,14 @@ export const view = {
         return card.element.remove();
       }
       card.end("is not open any more");
-      const by = await settledBy(card.need, api).catch(() => ""); // it is settled, even if its task cannot be read
-      if (by && card.element.isConnected) card.end(by);
+      let by = "";
+      const say = async () => {
+        by = await settledBy(card.need, api).catch(() => ""); // it is settled, even if its task cannot be read
+        if (by && card.element.isConnected) card.end(by);
+      };
+      // A question may be gone before the log says who answered it.
+      offs.push(live.on("task", ({ task }) => task?.id === card.need.task_id && !by && say()));
+      await say();
       context.announce(`${card.need.name}: ${card.need.title} ${by || "is not open any more"}`);
     };
 
