@@ -28,7 +28,14 @@ _MOST_PAINT_MS = 500.0
 _MOST_KB = 700.0
 _MOST_EVENT_MS = 100.0
 _VIEWS = ("#/agents", "#/flow", "#/tasks", "#/figures", "#/send", "#/inbox")
-_SCRIPT = '[default]\nsteps = [{ answer = "You said: {text}" }]\n'
+_SCRIPT = """
+[[rule]]
+text = "wait"
+steps = [{ wait = 3600 }]
+
+[default]
+steps = [{ answer = "You said: {text}" }]
+"""
 _WORD = b"<!doctype html><title>word</title><body>word"
 _PAINT = """() => new Promise((resolve) => new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (entry.name === "first-contentful-paint") resolve(entry.startTime);
@@ -59,18 +66,20 @@ def run(effort: Effort) -> list[Row]:
         sync_playwright() as playwright,
         temporary_home() as home,
         home.scripted(_SCRIPT) as agent,
+        home.scripted(_SCRIPT) as busy,
         home.host() as terminal,
         home.gateway(),
     ):
         terminal.wait_ready()
+        busy.send("wait")
         browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         try:
-            return _measure(effort, browser, home, agent, terminal)
+            return _measure(effort, browser, home, agent, busy, terminal)
         finally:
             browser.close()
 
 
-def _measure(effort: Effort, browser: Browser, home: Home, agent: Host, terminal: Host) -> list[Row]:
+def _measure(effort: Effort, browser: Browser, home: Home, agent: Host, busy: Host, terminal: Host) -> list[Row]:
     words: list[float] = []
     paints: list[float] = []
     with _word_server() as address:
@@ -80,8 +89,9 @@ def _measure(effort: Effort, browser: Browser, home: Home, agent: Host, terminal
             paints.append(_paint(browser, _link(home)))
     page = _opened(browser, home)
     loaded = _load_all(page, terminal.name)
-    flow = _events(page, agent, effort.messages, "#/flow", ".flow-text", "flow")
-    rows = _events(page, agent, effort.messages, "#/inbox", ".side .row-why", "row")
+    flow = _events(page, agent, effort.messages, "#/flow", ".flow-text", "event {} end")
+    # The row of an agent that works counts what waits for it.
+    rows = _events(page, busy, effort.messages, "#/inbox", ".side .row-queue", "+{}")
     return [
         within(
             _MOST_PAINT_MS,
@@ -127,13 +137,13 @@ def _load_all(page: Page, agent: str) -> float:
     return float(page.evaluate(_LOADED))
 
 
-def _events(page: Page, agent: Host, count: int, address: str, place: str, name: str) -> list[float]:
+def _events(page: Page, agent: Host, count: int, address: str, place: str, shows: str) -> list[float]:
     """Returns the milliseconds from the time of an event in the log until the page has drawn it."""
     page.evaluate("address => { location.hash = address; }", address)
     page.wait_for_selector("main h1", state="attached")
     found: list[float] = []
-    for number in range(count):
-        words = f"{name} event {number} end"
+    for number in range(1, count + 1):
+        words = shows.format(number)
         page.evaluate(_WATCH, [place, words])
         task = agent.get(f"/tasks/{agent.send(words)}")
         shown = float(page.evaluate("() => window.shownAt"))

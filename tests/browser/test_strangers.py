@@ -231,3 +231,16 @@ def test_who_signs_out_is_signed_out_in_all_tabs(asker: World, shared: World) ->
 
     expect(page.get_by_role("alert")).to_contain_text("not signed in")
     expect(tab.get_by_role("alert")).to_contain_text("Your session has ended.")
+
+
+def test_a_session_that_may_only_read_gets_no_terminal(machine: World) -> None:
+    with painter(machine, "ada"):
+        reader = machine.page("#/agents/ada", flags=("--read-only",))
+
+        terminal = reader.get_by_role("region", name="Terminal of ada").first
+        expect(terminal).to_contain_text(re.compile("may not (see|attach)"))
+        expect(reader.locator(".xterm-rows")).to_have_count(0)
+        expect(reader.get_by_role("button", name="Take keyboard")).to_have_count(0)
+        go(reader, "#/agents")
+        expect(reader.locator(".card")).to_contain_text("this session may not see terminals")
+        expect(reader.locator(".card .screen")).to_have_count(0)
