@@ -136,9 +136,9 @@ class TerminalRelay:
     async def leave(self, viewer: RelayViewer) -> None:
         """Removes a viewer; its keyboard goes to the next who wants to type."""
         self._viewers.remove(viewer)
-        await self.claim(viewer)
         if not self._viewers and self._job is not None and not self._job.done():
             self._linger_timer = asyncio.get_running_loop().call_later(self._linger, self._end)
+        await self.claim(viewer)
 
     async def claim(self, viewer: RelayViewer) -> None:
         """Decides anew who types, after what the viewer wants has changed."""
@@ -339,8 +339,8 @@ class RelayViewer:
 
     async def show(self) -> None:
         """Sends the terminal until it cannot be shown, or this is cancelled. Raises ConnectionError."""
-        await self._relay.join(self)
         try:
+            await self._relay.join(self)
             while True:
                 await self._changed.wait()
                 self._changed.clear()

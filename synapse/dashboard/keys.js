@@ -76,7 +76,9 @@ function step(items, by) {
 export async function confirmKey(key, sentence, ...what) {
   const confirmed = localStorage.getItem(CONFIRMED) ?? "";
   if (confirmed.includes(key)) return true;
-  const yes = await ask(sentence, [...what, h("p", { class: "muted" }, "The key ", h("kbd", {}, key), " asks this once; from then on it acts at once.")], "Yes");
+  const once = h("p", { class: "muted" },
+    "The key ", h("kbd", {}, key), " asks this once; from then on it acts at once.");
+  const yes = await ask(sentence, [...what, once], "Yes");
   if (yes) localStorage.setItem(CONFIRMED, confirmed + key);
   return yes;
 }

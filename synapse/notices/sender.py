@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from synapse.client.overview import Need
 from synapse.config.settings import Settings
+from synapse.core.agent import AgentEntry
 from synapse.core.types import Clock
 from synapse.notices.log import NoticeLog, Result
 from synapse.notices.outlets import Outlet, OutletFailed, OutletSettings, open_outlets
-from synapse.notices.rules import NONE, Notice, NoticeTracker, Rules, read_rules
+from synapse.notices.rules import NONE, Notice, NoticeTracker, Rules, agent_names, read_rules
 from synapse.push.webhook import WebhookSender
 
 log = logging.getLogger(__name__)
@@ -57,16 +58,9 @@ def open_notices(settings: Settings, environ: Mapping[str, str]) -> Notices:
 class NoticeSender:
     """Sends the notices of one agent until its statuses end."""
 
-    def __init__(
-        self,
-        agent_id: str,
-        names: Collection[str],
-        notices: Notices,
-        clock: Clock,
-    ) -> None:
-        """`names` are those by which a person may name the agent in rules."""
-        self._agent_id = agent_id
-        self._names = names
+    def __init__(self, agent: AgentEntry, notices: Notices, clock: Clock) -> None:
+        self._agent_id = agent.agent_id
+        self._names = agent_names(agent)
         self._outlets = notices.outlets
         self._rules = notices.rules
         self._log = notices.log

@@ -15,7 +15,7 @@ from typing import Final
 
 from synapse.core.agent import WAITING
 from synapse.core.question import Option, OptionEffect, Question, QuestionKind
-from synapse.core.text import safe_line, safe_lines
+from synapse.core.text import one_line, safe_line, safe_lines, without_names
 from synapse.terminal.dialog import Dialog, read_dialog
 from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
@@ -56,7 +56,10 @@ class OpenQuestion:
         if self.dialog is None or self._reported is None:
             return self.dialog is not None
         subject = (self._reported.detail.strip() or self._reported.title).split("\n")[-1]
-        return compact(safe_line(subject))[:_TELLING_LENGTH] in compact(f"{self.dialog.title} {self.dialog.detail}")
+        # The screen shows no hidden characters.
+        return compact(without_names(one_line(subject)))[:_TELLING_LENGTH] in compact(
+            f"{self.dialog.title} {self.dialog.detail}"
+        )
 
     @property
     def is_renumbered(self) -> bool:

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from textual import work
 from textual.app import App, ComposeResult
@@ -28,6 +28,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.override import override
 from synapse.core.types import Clock
+from synapse.notices.rules import agent_names
 from synapse.registry.files import FileRegistry
 from synapse.top import actions
 from synapse.top.detail import (
@@ -44,6 +45,7 @@ from synapse.top.detail import (
 from synapse.top.dialogs import HELP, Compose, Composed, Dialog, Reader, TimelineReader, content_of
 from synapse.top.follower import RowFollower, SeenUntil, WatchStatus
 from synapse.top.lines import Cell, Glyphs, matches, summary
+from synapse.top.notices import Notify
 from synapse.top.row_list import RowList
 from synapse.top.timeline import TaskEvents
 
@@ -54,8 +56,12 @@ _ATTACH: Final = (sys.executable, "-P", "-m", "synapse.cli.main", "attach")
 _NO_AGENTS: Final = "No agent is running. Start one in another terminal: `synapse claude` or `synapse start codex`."
 _VERBS: Final = {"allow": "Allow", "deny": "Deny", "choose": "Choose", "text": "Answer"}
 
-MarkSeen = Callable[[str, datetime], None]
-"""Notes until when the person has seen the answers of an agent, by its id."""
+
+class SeenMarks(NamedTuple):
+    """Until when the person has seen the answers of agents, by their ids."""
+
+    until: SeenUntil
+    mark: Callable[[str, datetime], None]
 
 
 class TopApp(App[None]):
@@ -114,8 +120,8 @@ class TopApp(App[None]):
         self,
         registry: FileRegistry,
         watch_status: WatchStatus,
-        seen_until: SeenUntil,
-        mark_seen: MarkSeen,
+        seen: SeenMarks,
+        notify: Notify,
         clock: Clock,
         glyphs: Glyphs,
     ) -> None:
@@ -124,10 +130,11 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self._agents = registry
-        self._mark_seen = mark_seen
+        self._mark_seen = seen.mark
+        self._notify = notify
         self._clock = clock
         self._glyphs = glyphs
-        self._follower = RowFollower(registry, watch_status, seen_until, self._rows_changed, self._announce)
+        self._follower = RowFollower(registry, watch_status, seen.until, self._rows_changed, self._announce)
         self._wanted = ""
         self._need_key = ""
         """The need that the pane shows; see `_key_of`."""
@@ -210,10 +217,19 @@ class TopApp(App[None]):
         self._draw_all()
 
     def _announce(self, needs: list[Need]) -> None:
-        """Says what has come up while the person does not see the list."""
+        """Rings for what has come up, and says it while the person does not see the list."""
+        for need in needs:
+            entry = self._follower.entry(need["agent_id"])
+            if entry is not None:
+                self._notify(need, agent_names(entry), self._write_to_terminal)
         if len(self.screen_stack) > 1 or self._wanted:
             told = [f"{need['name']}: {need['title']}" for need in needs]
             self._say(f" {self._glyphs.dot} ".join(self._glyphs.line(one) for one in told))
+
+    def _write_to_terminal(self, sequence: str) -> None:
+        # As App.bell does; the app offers no other way to send a sequence of the terminal's own.
+        if not self.is_headless and self._driver is not None:
+            self._driver.write(sequence)
 
     def on_row_list_chosen(self) -> None:
         self._take_need(by_person=True)

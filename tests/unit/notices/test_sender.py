@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synapse.client.overview import Need
+from synapse.core.agent import AgentEntry
 from synapse.notices.log import NoticeLog
 from synapse.notices.outlets import OutletFailed
 from synapse.notices.rules import GRACE_SECONDS, Notice, read_rules
@@ -15,7 +16,7 @@ from synapse.notices.sender import Notices, NoticeSender
 from tests.fakes.clock import FakeClock
 from tests.samples.needs import need
 
-AGENT = "synapse-codex-8120"
+AGENT = AgentEntry("synapse-codex-8120", "codex")
 ASKS = need()
 
 
@@ -68,7 +69,7 @@ class World:
         self.clock = FakeClock()
         self.statuses = FakeStatuses()
         notices = Notices(rules=read_rules(on, "all", "none"), outlets=(outlet,), log=self.log)
-        self._sender = NoticeSender(AGENT, ("codex", AGENT), notices, self.clock)
+        self._sender = NoticeSender(AGENT, notices, self.clock)
         self._awaited = Status([])
         self._looked = asyncio.Event()
 
