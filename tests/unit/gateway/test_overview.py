@@ -70,6 +70,9 @@ class Viewer:
                 self.got.append(await anext(self._updates))
         return found
 
+    async def close(self) -> None:
+        await self._updates.aclose()
+
     async def read(self, count: int = 1) -> list[OverviewUpdate]:
         wanted = len(self.got) + count
         await self.until(lambda: len(self.got) >= wanted)
@@ -105,7 +108,7 @@ async def viewing(here: World, caller: Caller = OPERATOR, after: int | None = No
         await viewer.read()
         yield viewer
     finally:
-        await updates.aclose()
+        await viewer.close()
 
 
 async def answered(here: World, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada") -> Task:
