@@ -54,7 +54,7 @@ export function listenToKeys(page) {
 }
 
 function takesText(element) {
-  return element.matches?.("input, textarea, select, [contenteditable], .terminal-box *");
+  return element.matches?.("input, textarea, select, [contenteditable]");
 }
 
 function step(items, by) {

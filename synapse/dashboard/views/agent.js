@@ -5,6 +5,7 @@ import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
 import { mark, stateLabel, taskAddress, taskLink, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
+import { stepWord } from "../task_words.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 const PAGE = 30; // tasks of the agent that are shown
@@ -101,16 +102,16 @@ export const view = {
       if (row.task) {
         const { id: taskId, from, receipt, text } = row.task;
         lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(taskId),
-          ` from ${from} (${word(receipt)}): `, reveal(text)));
+          ` from ${from} (${stepWord(receipt)}): `, reveal(text)));
       }
       const waiting = tasks.filter((task) => task.state === "submitted" && task.id !== row.task?.id).reverse();
       if (row.queue) {
         const items = waiting.map((task) => h("li", {}, taskLink(task.id),
-          h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, task.text)));
+          h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, reveal(task.text))));
         lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, items)));
       }
       for (const { to, task_id: taskId, text } of row.owes) {
-        lines.push(h("div", {}, `owes ${to} an answer: `, taskLink(taskId), ` “${text}”`));
+        lines.push(h("div", {}, `owes ${to} an answer: `, taskLink(taskId), " “", reveal(text), "”"));
       }
       if (row.store_fault) lines.push(h("p", { class: "warning" }, row.store_fault));
       lines.push(h("div", { class: "muted" }, `${word(row.agent_state)}, known from ${row.source || "its host"}`));
@@ -214,7 +215,7 @@ function newestFirst(one, other) {
 function messageOf(task) {
   return h("li", { class: "message" },
     h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id),
-      h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
+      h("span", {}, word(task.state)), h("span", {}, stepWord(task.receipt))),
     h("div", { class: "prose" }, reveal(task.text), moreOf(task, task.text)),
     task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), moreOf(task, task.answer)) : null);
 }
@@ -225,7 +226,7 @@ function moreOf(task, text) {
 }
 
 function stepOf({ task, receipt: { step, at, source } }) {
-  return h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, word(step)),
-    h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: ${task.text}`,
+  return h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, stepWord(step)),
+    h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: `, reveal(task.text),
       source ? h("span", { class: "muted" }, ` · ${source}`) : null));
 }

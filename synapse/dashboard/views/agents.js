@@ -121,7 +121,8 @@ export const view = {
     };
 
     const draw = () => {
-      count.textContent = live.rows.length ? `${live.rows.length} running` : "";
+      const away = live.rows.filter((row) => row.state === "away").length;
+      count.textContent = live.rows.length ? `${live.rows.length - away} running${away ? `, ${away} away` : ""}` : "";
       if (live.rows.length === 0) {
         fill(pinned);
         return fill(cards, live.isLive ? noAgents() : h("p", { class: "empty" }, "Connecting…"));

@@ -2,6 +2,7 @@
 
 import { fill, h, reveal } from "../dom.js";
 import { taskLink, word } from "../rows.js";
+import { stepWord } from "../task_words.js";
 
 const PRIORITIES = ["when there is nothing else", "low", "normal", "before others", "interrupt its current work"];
 const NORMAL = 3;
@@ -136,7 +137,7 @@ export const view = {
         const shownSteps = last < 0 ? reached : [...reached, ...STEPS.slice(last + 1)];
         fill(line, h("strong", {}, `to ${agent}`), taskLink(now.id), h("span", {}, word(now.status)),
           now.metadata.note ? h("span", {}, now.metadata.note) : null);
-        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, word(step))));
+        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, stepWord(step))));
         fill(answer, reveal(answerIn(now)));
         answer.hidden = !answer.hasChildNodes();
       };

@@ -390,30 +390,6 @@ async def test_a_relay_ends_a_while_after_its_last_viewer() -> None:
         assert (await again.sees(Snapshot)).data == b"again"
 
 
-async def test_a_relay_whose_viewer_left_before_it_had_joined_ends_too() -> None:
-    host = FakeHost()
-    async with relayed(Hosts(host), linger=0.01) as view:
-        await view().leave()
-
-        await host.hears(Open)
-        await settled(lambda: host.is_closed)
-
-
-async def test_a_relay_that_failed_without_a_viewer_does_not_end_the_one_after_it() -> None:
-    host = FakeHost()
-    hosts = Hosts(AgentNotFound("ada"), host)
-    async with relayed(hosts, linger=0.01) as view:
-        await view().leave()
-        await settled(lambda: hosts.asked == 1)
-        again = view()
-        await host.begins()
-        await again.sees(Snapshot)
-
-        await asyncio.wait({again.showing}, timeout=0.05)  # longer than the first relay would have lingered
-
-        assert view().relay is again.relay
-
-
 class BusyHost(FakeHost):
     """A host that takes nothing before the test says so."""
 
@@ -449,3 +425,27 @@ async def test_a_viewer_that_leaves_while_the_host_is_busy_keeps_no_keyboard() -
         host.say(Role(types=True))
 
         await settled(lambda: looking.relay.types(looking.viewer))
+
+
+async def test_a_relay_whose_viewer_left_before_it_had_joined_ends_too() -> None:
+    host = FakeHost()
+    async with relayed(Hosts(host), linger=0.01) as view:
+        await view().leave()
+
+        await host.hears(Open)
+        await settled(lambda: host.is_closed)
+
+
+async def test_a_relay_that_failed_without_a_viewer_does_not_end_the_one_after_it() -> None:
+    host = FakeHost()
+    hosts = Hosts(AgentNotFound("ada"), host)
+    async with relayed(hosts, linger=0.01) as view:
+        await view().leave()
+        await settled(lambda: hosts.asked == 1)
+        again = view()
+        await host.begins()
+        await again.sees(Snapshot)
+
+        await asyncio.wait({again.showing}, timeout=0.05)  # longer than the first relay would have lingered
+
+        assert view().relay is again.relay
