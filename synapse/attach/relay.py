@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 2.0
+"""How long a viewer waits until a host that has stopped takes what it says; the connection keeps it for the host."""
 
 Connect = Callable[[str], Awaitable[Channel]]
 """Connects to the terminal of an agent by its name. Raises a SynapseError."""
@@ -59,17 +61,27 @@ Say = Callable[[ToTerminalViewer], Awaitable[None]]
 class TerminalRelays:
     """The relays of a gateway, one for each agent that somebody views."""
 
-    def __init__(self, connect: Connect, *, linger: float = LINGER_SECONDS, retry: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        linger: float = LINGER_SECONDS,
+        retry: float = RETRY_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._connect = connect
         self._linger = linger
         self._retry = retry
+        self._patience = patience
         self._relays: dict[str, TerminalRelay] = {}
 
     def find(self, agent: str) -> TerminalRelay:
         """Returns the relay of an agent, whether it has viewers or not."""
         relay = self._relays.get(agent)
         if relay is None:
-            relay = self._relays[agent] = TerminalRelay(agent, self._connect, linger=self._linger, retry=self._retry)
+            relay = self._relays[agent] = TerminalRelay(
+                agent, self._connect, linger=self._linger, retry=self._retry, patience=self._patience
+            )
             relay.start(lambda: self._relays.pop(agent, None))
         return relay
 
@@ -82,11 +94,12 @@ class TerminalRelays:
 class TerminalRelay:
     """The terminal of one agent. Call it in the loop's thread."""
 
-    def __init__(self, agent: str, connect: Connect, *, linger: float, retry: float) -> None:
+    def __init__(self, agent: str, connect: Connect, *, linger: float, retry: float, patience: float) -> None:
         self._agent = agent
         self._connect = connect
         self._linger = linger
         self._retry = retry
+        self._patience = patience
         self._viewers: list[RelayViewer] = []
         self._owner: RelayViewer | None = None
         """The viewer who types, if the host lets this gateway type."""
@@ -293,9 +306,11 @@ class TerminalRelay:
 
     async def _tell_host(self, said: FromViewer) -> None:
         if self._host is not None:
-            # A host that is gone is noticed where its frames are read.
-            with contextlib.suppress(ConnectionError):
-                await self._host.send(encode_from_viewer(HOST_TERMINAL, said))
+            # A host that is gone is noticed where its frames are read. One that has stopped must not hold up the
+            # other terminals of a page, nor a page that leaves.
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._host.send(encode_from_viewer(HOST_TERMINAL, said))
 
     def _tell_roles(self, *viewers: RelayViewer | None) -> None:
         for viewer in viewers:
