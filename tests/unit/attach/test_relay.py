@@ -441,7 +441,13 @@ async def test_a_host_that_has_stopped_holds_up_no_page() -> None:
 
         async with asyncio.timeout(BOUND):
             await page.viewer.receive(Input(b"keys"))
-            await page.leave()
+        assert not page.relay.types(page.viewer), "what is typed now would be lost"
+        host.is_told.clear()
+        await page.viewer.receive(Input(b"more"))
+        await page.leave()
+
+        assert not host.is_told.is_set()
+        await settled(lambda: host.is_closed)
 
 
 async def test_a_relay_whose_viewer_left_before_it_had_joined_ends_too() -> None:
