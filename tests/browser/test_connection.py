@@ -54,10 +54,11 @@ def test_a_message_is_sent_with_an_id_also_where_the_browser_makes_none(gateway:
     gateway.open(page, "#/send?to=codex")
 
     page.get_by_label("Message").fill("hello")
-    with page.expect_request("**/messages") as sent:
+    with page.expect_response("**/messages"):
         page.get_by_role("button", name="Send", exact=True).click()
 
-    assert re.fullmatch("[0-9a-f]{32}", sent.value.post_data_json["message_id"])
+    [(_, _, sent)] = gateway.asked("/messages")
+    assert re.fullmatch("[0-9a-f]{32}", sent["message_id"])
 
 
 def test_while_not_connected_the_last_truth_stays_and_nothing_can_be_decided(gateway: FakeGateway, page: Page) -> None:
