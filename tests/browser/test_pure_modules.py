@@ -219,6 +219,29 @@ def test_colouring_never_changes_the_code(page: Page, language: str, code: str) 
     assert "".join(text for _, text in found) == code
 
 
+@pytest.mark.parametrize(("language", "code"), [("json", "1 " * 90_000), ("diff", "+\n" * 90_000)])
+def test_code_of_very_many_tokens_is_shown_without_colours(page: Page, language: str, code: str) -> None:
+    script = """async ([text, language]) => {
+      const { codeBlock } = await import("/assets/views/task_parts.js");
+      const block = codeBlock(text, language);
+      return [block.textContent === text, block.querySelectorAll("*").length];
+    }"""
+
+    assert page.evaluate(script, [code, language]) == [True, 1]
+
+
+def test_an_element_takes_any_number_of_children(page: Page) -> None:
+    script = """async (count) => {
+      const { fill, h } = await import("/assets/dom.js");
+      const list = h("ol", {}, Array.from({ length: count }, () => h("li")));
+      const before = list.children.length;
+      fill(list, Array.from({ length: count + 1 }, () => h("li")));
+      return [before, list.children.length];
+    }"""
+
+    assert page.evaluate(script, 150_000) == [150_000, 150_001]
+
+
 def test_strings_comments_numbers_and_keywords_are_coloured(page: Page) -> None:
     found = call(page, "highlight.js", "tokens", "return 'a\\'#b' + 12  # sum", "python")
 
