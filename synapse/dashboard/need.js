@@ -7,7 +7,7 @@
 
 import { ago, fill, h, oddities, reveal } from "./dom.js";
 import { ask } from "./keys.js";
-import { mark, stateOfNeed, word } from "./rows.js";
+import { mark, nameOf, stateOfNeed, word } from "./rows.js";
 
 const KINDS = { in_doubt: "a message in doubt", held: "messages are held", failed: "a failure", done: "an answer" };
 
@@ -115,7 +115,10 @@ export function needCard(need, context, { atAgent = false } = {}) {
  * @returns {HTMLElement[]}
  */
 export function subjectOf(need) {
-  return [h("h2", { class: "need-title" }, reveal(need.title)), detailOf(need), oddWarning(need)].filter(Boolean);
+  // The title of an answer is its first line.
+  const [first, ...rest] = need.detail.trim().split("\n");
+  const isRepeated = need.kind === "done" && rest.length > 0 && first.trimEnd() === need.title;
+  return [isRepeated ? null : h("h2", { class: "need-title" }, reveal(need.title)), detailOf(need), oddWarning(need)].filter(Boolean);
 }
 
 /** Returns the whole command, diff, message or answer. It wraps and is never cut. */
@@ -144,7 +147,7 @@ function factsOf(need, live) {
   if (need.task_id) {
     const asked = need.kind === "done" || need.kind === "failed" ? "task" : "asked by";
     facts.push([asked, [h("a", { href: `#/tasks/${encodeURIComponent(need.task_id)}` }, "task ", h("code", {}, need.task_id.slice(0, 8))),
-      need.from ? ` from ${need.from}` : null, text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null]]);
+      need.from ? ` from ${nameOf(need.from, live.rows)}` : null, text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null]]);
   } else if (need.question_id) facts.push(["asked by", `${need.name} itself, for no task`]);
   return facts.length ? h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])) : null;
 }

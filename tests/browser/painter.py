@@ -18,6 +18,8 @@ def paint(verb: str, rest: str) -> None:
         case "lines":
             for number in range(int(rest)):
                 say(f"line {number}")
+        case "far":
+            say("said above" + "\n" * 20 + "\x1b[48;5;17m   \x1b[0m\x1b[48;5;18m   \x1b[0m")
         case "size":
             say(f"{os.get_terminal_size().columns} columns")
         case "flood":

@@ -3,8 +3,9 @@
 import { ago, clock, fill, h, keyed, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
-import { mark, stateLabel, word } from "../rows.js";
+import { mark, nameOf, stateLabel, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
+import { senderName } from "../task_words.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 const PAGE = 30; // tasks of the agent that are shown
@@ -93,11 +94,11 @@ export const view = {
 
     const drawWork = (row) => {
       const lines = [];
-      if (row.task) lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(row.task.id), ` from ${row.task.from} (${word(row.task.receipt)}): `, reveal(row.task.text)));
+      if (row.task) lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(row.task.id), ` from ${nameOf(row.task.from, live.rows)} (${word(row.task.receipt)}): `, reveal(row.task.text)));
       const waiting = tasks.filter((task) => task.state === "submitted" && task.id !== row.task?.id).reverse();
       if (row.queue) lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, waiting.map((task) =>
-        h("li", {}, taskLink(task.id), h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, task.text))))));
-      for (const owed of row.owes) lines.push(h("div", {}, `owes ${owed.to} an answer: `, taskLink(owed.task_id), ` “${owed.text}”`));
+        h("li", {}, taskLink(task.id), h("span", { class: "muted" }, `from ${senderName(task, live.rows)}`), h("span", { class: "text" }, task.text))))));
+      for (const owed of row.owes) lines.push(h("div", {}, `owes ${nameOf(owed.to, live.rows)} an answer: `, taskLink(owed.task_id), ` “${owed.text}”`));
       if (row.store_fault) lines.push(h("p", { class: "warning" }, row.store_fault));
       lines.push(h("div", { class: "muted" }, `${word(row.agent_state)}, known from ${row.source || "its host"}`));
       fill(work, lines);
@@ -105,7 +106,7 @@ export const view = {
 
     const drawHistory = () => {
       if (tasks.length === 0) return fill(history, h("li", { class: "muted message" }, "No messages yet."));
-      const items = shown === "messages" ? tasks.map(messageOf) : tasks.flatMap(stepsOf).sort((one, other) => (one.at < other.at ? 1 : -1)).map((step) => step.element);
+      const items = shown === "messages" ? tasks.map((task) => messageOf(task, senderName(task, live.rows))) : tasks.flatMap((task) => stepsOf(task, senderName(task, live.rows))).sort((one, other) => (one.at < other.at ? 1 : -1)).map((step) => step.element);
       fill(history, items);
     };
 
@@ -189,9 +190,9 @@ function taskLink(id) {
   return h("a", { class: "link mono", href: `#/tasks/${encodeURIComponent(id)}` }, id.slice(0, 8));
 }
 
-function messageOf(task) {
+function messageOf(task, sender) {
   return h("li", { class: "message" },
-    h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
+    h("div", { class: "message-head" }, h("strong", {}, sender), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
     h("div", { class: "prose" }, reveal(task.text), cut(task.text) ? " …" : null),
     task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), cut(task.answer) ? [" … ", h("a", { class: "link", href: `#/tasks/${encodeURIComponent(task.id)}` }, "whole answer")] : null) : null);
 }
@@ -201,10 +202,10 @@ function cut(text) {
   return text.length >= 300;
 }
 
-function stepsOf(task) {
+function stepsOf(task, sender) {
   return task.receipts.map(({ step, at, source }) => ({
     at,
     element: h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, word(step)),
-      h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: ${task.text}`, source ? h("span", { class: "muted" }, ` · ${source}`) : null)),
+      h("span", { class: "text" }, taskLink(task.id), ` ${sender}: ${task.text}`, source ? h("span", { class: "muted" }, ` · ${source}`) : null)),
   }));
 }

@@ -1,7 +1,7 @@
 /** Agents: who is doing what? Every agent with its state, its work and a small live picture of its screen. */
 
 import { fill, h, keyed } from "../dom.js";
-import { rowParts } from "../rows.js";
+import { nameOf, rowParts } from "../rows.js";
 import { mountScreen } from "../screen.js";
 import { noAgents } from "./inbox.js";
 
@@ -29,7 +29,7 @@ export const view = {
     const open = (box) => {
       if (screens.has(box) || box.dataset.terminal !== "true") return;
       fill(box);
-      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, lines: 0, every: EVERY }));
+      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every: EVERY, isSmall: true }));
     };
     const close = (box) => {
       screens.get(box)?.unmount();
@@ -48,7 +48,7 @@ export const view = {
       if (card.dataset.said !== said) {
         card.dataset.said = said;
         line.dataset.state = row.state;
-        fill(line, rowParts(row), h("span", { class: "card-foot" }, footOf(row)));
+        fill(line, rowParts(row), h("span", { class: "card-foot" }, footOf(row, live)));
       }
       const terminal = String(row.has_terminal && row.state !== "away" && context.session.actions.includes("attach"));
       if (box.dataset.terminal === terminal) return;
@@ -78,10 +78,10 @@ export const view = {
   },
 };
 
-function footOf(row) {
+function footOf(row, live) {
   const parts = [row.agent_type, row.folder, row.machine];
   if (row.unread) parts.push(row.unread === 1 ? "1 new answer" : `${row.unread} new answers`);
-  if (row.owes.length) parts.push(`owes ${row.owes.map((one) => one.to).join(", ")} an answer`);
+  if (row.owes.length) parts.push(`owes ${row.owes.map((one) => nameOf(one.to, live.rows)).join(", ")} an answer`);
   return parts.filter(Boolean).join(" · ");
 }
 
