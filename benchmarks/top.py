@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class FakeHosts:
         registry, pid = FileRegistry(self._folder / "state" / "registry"), os.getpid()
         for number in range(AGENTS):
             path = str(self._folder / f"{number}.sock")
-            await asyncio.start_unix_server(lambda reader, writer, n=number: self._answer(n, reader, writer), path)
+            await asyncio.start_unix_server(partial(self._answer, number), path)
             entry = AgentEntry(f"synapse-dummy-{8100 + number}", "dummy", name=f"agent{number:02}", socket=path)
             entry.pid, entry.pid_started, entry.working_dir = pid, start_time(pid) or 0, str(self._folder)
             registry.write(entry)

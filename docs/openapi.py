@@ -31,7 +31,7 @@ def openapi_text() -> str:
     mcp = mcp_dialect(lambda _: "", lambda _: None, StreamLimit(1).acquire, most_wait=1)
     clock = SystemClock()
     sessions = SessionFile(Path(), clock)
-    pages = SessionPages(sessions, clock, url=url, cookie="", idle=LONGEST, refuse_link=_no_link, max_body_bytes=1)
+    pages = SessionPages(sessions, clock, url=url, cookie="", idle=LONGEST, max_body_bytes=0, refuse_link=_no_link)
     page = dashboard_dialect(lambda _: "")
     served = gateway_dialects(cards, hub_dialect(lambda _: "", methods), mcp, page, pages.dialect(), status)
     dialects = [*served, operations_dialect(Metrics(), served, methods, url)]

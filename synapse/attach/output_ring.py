@@ -15,8 +15,10 @@ from typing import Final
 
 KEPT_BYTES: Final = 256 * 1024
 """At least so much is kept for readers that reconnect."""
-_MERGED_BYTES: Final = 4096
+_MERGED_BYTES: Final = 512
 """Pieces are joined up to this size, so that a program that prints byte by byte costs no list entry for each."""
+_DROP_STEP: Final = 32 * 1024
+"""Surplus is dropped in steps: each look for it costs the appending thread time."""
 _MAX_DROPPED: Final = 256
 """After so many dropped pieces the lists are shortened."""
 
@@ -35,6 +37,7 @@ class OutputRing:
         self._offsets: list[int] = []
         self._dropped = 0
         """How many pieces at the beginning of the lists are no longer kept."""
+        self._drop_at = start + kept
         self._is_awaited = False
         self._waiters: set[Callable[[], None]] = set()
 
@@ -52,17 +55,12 @@ class OutputRing:
     def append(self, data: bytes) -> None:
         """Adds output; never waits."""
         with self._lock:
-            if (
-                len(data) < _MERGED_BYTES
-                and self._dropped < len(self._pieces)
-                and len(self._pieces[-1]) < _MERGED_BYTES
-            ):
-                self._pieces[-1] += data
-            elif data:
+            if len(data) >= _MERGED_BYTES or not self._merge(data):
                 self._pieces.append(data)
                 self._offsets.append(self._end)
             self._end += len(data)
-            self._drop_surplus()
+            if self._end > self._drop_at:
+                self._drop_surplus()
             if not self._is_awaited:
                 return
             self._is_awaited = False
@@ -77,6 +75,7 @@ class OutputRing:
             self._offsets.clear()
             self._dropped = 0
             self._end = start
+            self._drop_at = start + self._kept
 
     def holds(self, offset: int) -> bool:
         """Returns whether a reader can go on at `offset` without a gap."""
@@ -114,7 +113,17 @@ class OutputRing:
     def _start(self) -> int:
         return self._offsets[self._dropped] if self._dropped < len(self._offsets) else self._end
 
+    def _merge(self, data: bytes) -> bool:
+        """Adds a small piece to the last one, if that is small too."""
+        if not data:
+            return True
+        if self._dropped >= len(self._pieces) or len(self._pieces[-1]) >= _MERGED_BYTES:
+            return False
+        self._pieces[-1] += data
+        return True
+
     def _drop_surplus(self) -> None:
+        self._drop_at = self._end + _DROP_STEP
         first = self._dropped
         while first + 1 < len(self._offsets) and self._end - self._offsets[first + 1] >= self._kept:
             self._pieces[first] = b""

@@ -110,6 +110,8 @@ class TerminalRelay:
         """Begins to connect; calls `on_end` when the relay ends, before it can get another viewer."""
         self._on_end = on_end
         self._job = asyncio.ensure_future(self._follow_host())
+        # A page may leave before its viewer has joined.
+        self._linger_timer = asyncio.get_running_loop().call_later(self._linger, self._end)
 
     async def close(self) -> None:
         """Ends the connection to the host."""
@@ -134,9 +136,9 @@ class TerminalRelay:
     async def leave(self, viewer: RelayViewer) -> None:
         """Removes a viewer; its keyboard goes to the next who wants to type."""
         self._viewers.remove(viewer)
-        await self.claim(viewer)
         if not self._viewers and self._job is not None and not self._job.done():
             self._linger_timer = asyncio.get_running_loop().call_later(self._linger, self._end)
+        await self.claim(viewer)
 
     async def claim(self, viewer: RelayViewer) -> None:
         """Decides anew who types, after what the viewer wants has changed."""
@@ -306,6 +308,8 @@ class TerminalRelay:
 
     def _fail(self, error: SynapseError) -> None:
         self._error = error
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         self._on_end()
         self._tell_all(Failed(error))
 
@@ -335,8 +339,8 @@ class RelayViewer:
 
     async def show(self) -> None:
         """Sends the terminal until it cannot be shown, or this is cancelled. Raises ConnectionError."""
-        await self._relay.join(self)
         try:
+            await self._relay.join(self)
             while True:
                 await self._changed.wait()
                 self._changed.clear()

@@ -44,6 +44,10 @@ _SNAPSHOT_SHARE: Final = 16
 """Snapshots take about one part in so many of the time: the pump waits while one is made."""
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
+_FLOOD_BYTES: Final = 16 * 1024
+"""So much at once is no echo of a key."""
+_FLOOD_PAUSE: Final = 0.004
+"""How long a flood is left to gather: each time that the pump wakes this loop, the two compete for the interpreter."""
 
 
 class TerminalSnapshot(Protocol):
@@ -228,6 +232,7 @@ class _Connection:
 
     async def _send_output(self, *, ignore_credit: bool) -> None:
         """Sends the output that there is, as far as the credit goes."""
+        sent = 0
         while self._position is not None:
             room = MAX_OUTPUT if ignore_credit else self._credited + MAX_IN_FLIGHT - self._position
             if room <= 0:
@@ -238,6 +243,10 @@ class _Connection:
             elif data:
                 await self._say(Output(self._position, data))
                 self._position += len(data)
+                sent += len(data)
+            elif sent >= _FLOOD_BYTES and not ignore_credit:
+                sent = 0
+                await pause(_FLOOD_PAUSE)
             else:
                 return
             if self._latest or self._needs_snapshot:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
+from functools import partial
 
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
@@ -71,11 +72,15 @@ def _show() -> int:
     if os.environ.get("TERM", "dumb") == "dumb":
         raise InvalidRequest("this terminal (TERM=dumb) cannot show the overview", hint="synapse top --once")
     from synapse.config import process
+    from synapse.config.settings import load_settings
     from synapse.net.hosts import open_host_client
+    from synapse.notices.sender import open_notices
     from synapse.registry.local import open_local_registry
-    from synapse.top.app import TopApp
+    from synapse.top.app import SeenMarks, TopApp
+    from synapse.top.notices import TerminalNotices
 
     registry, clock = open_registry(), SystemClock()
+    notices = open_notices(load_settings(), os.environ)
     home = state_folder(os.environ, current_folder())
     hosts = open_host_client(open_local_registry(registry.folder, clock.monotonic), clock, lambda: None)
     # An agent that runs this command does not see answers for its person.
@@ -88,8 +93,8 @@ def _show() -> int:
     app = TopApp(
         registry,
         hosts.watch_status,
-        lambda agent_id: seen_until(home, agent_id),
-        note_seen,
+        SeenMarks(partial(seen_until, home), note_seen),
+        TerminalNotices(notices.rules, notices.log, clock, os.environ),
         clock,
         glyphs_for(os.environ),
     )

@@ -90,7 +90,8 @@ Need = TypedDict(
         "can": list[str],
     },
 )
-"""One thing that needs a person. `id` stays the same as long as it does; `can` names the actions that settle it."""
+"""One thing that needs a person. `id` stays the same as long as it does, and no need of another agent has it; `can`
+names the actions that settle it."""
 
 RowTask = TypedDict("RowTask", {"id": str, "from": str, "text": str, "receipt": str})
 """The task that the agent works on."""
@@ -262,7 +263,9 @@ def _open_need(entry: AgentEntry, status: dict[str, Any], item: dict[str, Any]) 
     need["title"], need["asked_at"], need["next"] = str(item["title"]), asked_at, str(item["next"])
     need["from"] = _sender_in(status, task_id) or str(noted.get("from") or "")
     if question:
-        need["id"] = need["question_id"] = str(question.get("id", ""))
+        need["question_id"] = str(question.get("id", ""))
+        # Agents number their questions, so those of two may have one id.
+        need["id"] = f"{entry.agent_id}:{need['question_id']}"
         need["detail"], need["hint"] = str(question.get("detail", "")), str(question.get("hint", ""))
         need["source"], need["takes_text"] = str(question.get("source", "")), question.get("takes_text") is True
         need["options"] = [
@@ -270,11 +273,12 @@ def _open_need(entry: AgentEntry, status: dict[str, Any], item: dict[str, Any]) 
             for one in objects_in(question, "options")
         ]
     elif kind == DIALOG:
-        need["id"], need["source"] = f"{DIALOG}:{asked_at}", str(status.get("source") or "")
+        need["id"], need["source"] = f"{DIALOG}:{entry.agent_id}:{asked_at}", str(status.get("source") or "")
     elif kind == IN_DOUBT:
         need["detail"] = str(noted.get("message") or "")
     else:
-        need["id"] = f"{HELD}:{task_id or held_in(status).get('reason', '')}"
+        reason = str(held_in(status).get("reason", ""))
+        need["id"] = f"{HELD}:{task_id}" if task_id else f"{HELD}:{entry.agent_id}:{reason}"
     need["can"] = _actions(entry, need)
     return need
 
@@ -299,7 +303,9 @@ def _ended_needs(entry: AgentEntry, status: dict[str, Any], unseen: list[dict[st
     needs: list[Need] = []
     if fault := str(status.get("store_fault") or ""):
         need = _blank(entry, FAILED, "")
-        need["id"], need["title"], need["next"] = f"{FAILED}:store", fault, f"synapse restart {short_name(entry)}"
+        # One store serves all agents, and each of them needs a person.
+        need["id"] = f"{FAILED}:{entry.agent_id}:store"
+        need["title"], need["next"] = fault, f"synapse restart {short_name(entry)}"
         need["asked_at"] = str(status.get("since") or "")
         needs.append(need)
     for index, task in enumerate(unseen):

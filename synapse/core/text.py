@@ -7,7 +7,8 @@ A message can neither act on the terminal nor forge a sender: control characters
 the beginning of another envelope is neutralised. That applies anywhere in the body, not only at the start of a line: a
 narrow terminal may wrap right before it, and a program that reads lines gets all lines as one.
 
-`safe_line` and `safe_lines` clean and shorten the text of a program before people see it.
+`safe_line` and `safe_lines` prepare the text of a program for people who decide by it: a character that would act on a
+terminal, or hide, is named (`<U+200B>`) and not removed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Final
 from synapse.core.address import KEY, PERSON, UNVERIFIED
 
 LONGEST_LINE: Final = 300
-LONGEST_DETAIL: Final = 4000
-_MOST_LINES: Final = 60
+LONGEST_DETAIL: Final = 64 * 1024
+_MOST_LINES: Final = 2000
 _CUT: Final = "\n… (truncated: the agent's terminal shows the rest)"
 
 _HEADER: Final = "[A2A:"
@@ -36,6 +37,7 @@ _INVISIBLE: Final = re.compile(
 )
 _LINE_END: Final = re.compile("\r\n|[\r\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NAME_OF_CHARACTER: Final = re.compile(r"<U\+[0-9A-F]{4,6}>")
 
 # The letters of a forged header may have blanks, joiners, variation selectors and combining marks between them.
 _FILLING: Final = "[\\s\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]*"
@@ -110,16 +112,29 @@ def wrap_own(body: str, *, short_id: str, sender: str) -> str:
 
 def safe_line(text: str) -> str:
     """Returns at most LONGEST_LINE characters on one line; runs of whitespace become one space."""
-    line = one_line(text)
+    line = " ".join(_with_names(text).split())
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def safe_lines(text: str) -> str:
     """Returns at most LONGEST_DETAIL characters on several lines; keeps indentation."""
-    lines = [line.rstrip() for line in sanitise(text).expandtabs(4).split("\n")]
+    lines = [line.rstrip() for line in _with_names(text).expandtabs(4).split("\n")]
     kept = "\n".join(lines[:_MOST_LINES]).strip("\n")
     is_whole = len(lines) <= _MOST_LINES and len(kept) <= LONGEST_DETAIL
     return kept if is_whole else kept[: LONGEST_DETAIL - len(_CUT)] + _CUT
+
+
+def without_names(text: str) -> str:
+    """Returns `text` without the names that `safe_line` and `safe_lines` give to hidden characters."""
+    return _NAME_OF_CHARACTER.sub("", text)
+
+
+def _with_names(text: str) -> str:
+    """Returns `text` with the name of each character that `sanitise` would remove."""
+    text = _LINE_END.sub("\n", text)
+    for hidden in (_CONTROL, _INVISIBLE, _SURROGATE):
+        text = hidden.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return text
 
 
 def _header(short_id: str, sender: str, flag: str = "") -> str:

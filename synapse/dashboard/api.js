@@ -125,7 +125,8 @@ class Api {
       });
     } catch (error) {
       if (signal?.aborted) throw error;
-      throw new ApiError(0, { code: "unreachable", message: "the gateway cannot be reached", hint: "is it running? synapse dashboard" });
+      const hint = "is it running? synapse dashboard";
+      throw new ApiError(0, { code: "unreachable", message: "the gateway cannot be reached", hint });
     }
     if (response.ok || response.status === 304) return response;
     const error = new ApiError(response.status, await errorIn(response));

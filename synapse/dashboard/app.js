@@ -19,6 +19,7 @@
  *     can(action)                      whether this session may, and the page is connected
  *     gate(element, action)            keeps the element disabled while `can(action)` is false; returns the element
  *     seen(agentId)                    marks the agent's finished tasks as seen
+ *     notices                          browser notifications, see notices.js
  *
  * Address → view: #/inbox, #/agents, #/agents/ID, #/flow, #/tasks, #/tasks/ID, #/figures, #/send.
  */
@@ -27,7 +28,8 @@ import { api } from "./api.js";
 import { clock, fill, h, keyed, refreshTimes } from "./dom.js";
 import { listenToKeys, showHelp } from "./keys.js";
 import { Live } from "./live.js";
-import { needsOf, rowParts, stateOfNeed, word } from "./rows.js";
+import { BrowserNotices } from "./notices.js";
+import { agentAddress, needAddress, needsOf, rowParts, stateOfNeed, taskAddress, word } from "./rows.js";
 
 const VIEWS = {
   inbox: () => import("./views/inbox.js"),
@@ -61,8 +63,9 @@ async function signIn() {
     openPage(answer.session);
   } catch (error) {
     if (error.status === 0) return showUnreachable();
-    if (!code) api.token = "";
-    showSignedOut(code ? "This link is not valid any more: it works once, for two minutes." : "Your session has ended.", error);
+    if (code) return showSignedOut("This link is not valid any more: it works once, for two minutes.", error);
+    api.token = "";
+    showSignedOut("Your session has ended.", error);
   }
 }
 
@@ -94,8 +97,8 @@ function openPage(session) {
   const context = {
     api, live, session,
     navigate: (hash) => { location.hash = hash; },
-    openTask: (id) => context.navigate(`#/tasks/${encodeURIComponent(id)}`),
-    openAgent: (id) => context.navigate(`#/agents/${encodeURIComponent(id)}`),
+    openTask: (id) => context.navigate(taskAddress(id)),
+    openAgent: (id) => context.navigate(agentAddress(id)),
     announce: (text) => { frame.voice.textContent = text; },
     notify: (text) => addNote(frame.notes, text, false),
     fail: (error) => addNote(frame.notes, error.hint ? `${error.message} (${error.hint})` : error.message, true),
@@ -106,6 +109,7 @@ function openPage(session) {
       return element;
     },
     seen: (agentId, until) => api.post(`/dashboard/agents/${encodeURIComponent(agentId)}/seen`, { until }),
+    notices: new BrowserNotices(live, (need) => context.navigate(needAddress(need.id))),
   };
 
   const setEnabled = (element) => {
@@ -219,9 +223,13 @@ function buildFrame() {
   const sendTab = h("a", { href: "#/send", "data-place": "send" }, "Send");
   const nav = h("nav", { class: "tabs", "aria-label": "Views" }, tabs, sendTab);
   const connection = h("span", { class: "connection", role: "status" });
-  const search = h("input", { type: "search", placeholder: "Search tasks", "aria-label": "Search tasks", "aria-keyshortcuts": "/" });
+  const search = h("input", {
+    type: "search", placeholder: "Search tasks", "aria-label": "Search tasks", "aria-keyshortcuts": "/",
+  });
   const theme = h("button", { class: "icon quiet theme" });
-  const help = h("button", { class: "icon quiet", "aria-label": "Keys and help", title: "Keys and help", "aria-keyshortcuts": "?" }, "?");
+  const help = h("button", {
+    class: "icon quiet", "aria-label": "Keys and help", title: "Keys and help", "aria-keyshortcuts": "?",
+  }, "?");
   const banner = h("div", { class: "banner", role: "alert", hidden: true });
   const list = h("div");
   const none = h("p", { class: "muted", hidden: true }, "No agent runs.");
@@ -230,10 +238,15 @@ function buildFrame() {
   const page = h("div", { class: "page" }, side, main);
   const notes = h("div", { class: "notes" });
   const voice = h("div", { class: "sr-only", "aria-live": "polite" });
+  const icon = h("img", { src: "/assets/icon.svg", alt: "" });
+  const skip = (event) => {
+    event.preventDefault(); // the address names the view, not a place in it
+    main.focus();
+  };
   const top = h("header", { class: "top" },
-    h("a", { class: "brand", href: "#/inbox", "aria-label": "Synapse: Inbox" }, h("img", { src: "/assets/icon.svg", alt: "" }), h("span", {}, "Synapse")),
+    h("a", { class: "brand", href: "#/inbox", "aria-label": "Synapse: Inbox" }, icon, h("span", {}, "Synapse")),
     h("div", { class: "tools" }, connection, h("form", { role: "search" }, search), theme, help));
-  fill(document.body, h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the view"),
+  fill(document.body, h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"),
     top, banner, page, notes, voice);
 
   // On a phone the tabs stand below everything, where the thumb is.
@@ -273,8 +286,8 @@ function buildFrame() {
       counts.inbox.textContent = needs || "";
       counts.inbox.className = "count needs";
       counts.agents.textContent = rows.length || "";
-      const href = (row) => `#/agents/${encodeURIComponent(row.id)}`;
-      keyed(list, rows, (row) => row.id, (row) => h("a", { class: "row", href: href(row), "data-item": true }), showRow);
+      const make = (row) => h("a", { class: "row", href: agentAddress(row.id), "data-item": true });
+      keyed(list, rows, (row) => row.id, make, showRow);
       none.hidden = rows.length > 0;
     },
     showPlace(placeName, id) {
@@ -292,13 +305,15 @@ function buildFrame() {
       document.documentElement.dataset.connection = state;
       connection.textContent = { live: "live", connecting: "connecting" }[state] ?? "not connected";
       banner.hidden = state === "live" || state === "connecting";
-      if (!banner.hidden) banner.textContent = `Not connected since ${clock(since)}. What you see is what was true then.`;
+      if (banner.hidden) return;
+      banner.textContent = `Not connected since ${clock(since)}. What you see is what was true then.`;
     },
   };
 }
 
 function addNote(notes, text, isError) {
-  const note = h("div", { class: isError ? "note error" : "note", role: isError ? "alert" : "status" }, h("span", {}, text),
+  const role = isError ? "alert" : "status";
+  const note = h("div", { class: isError ? "note error" : "note", role }, h("span", {}, text),
     h("button", { class: "quiet", "aria-label": "Close this note", onclick: () => note.remove() }, "×"));
   notes.append(note);
   if (!isError) setTimeout(() => note.remove(), NOTE_SHOWN);

@@ -36,18 +36,24 @@ export function svg(tag, props, ...children) {
   return build(document.createElementNS(SVG, tag), props, children);
 }
 
-const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "open", "indeterminate", "inert", "tabIndex"]);
+const PROPERTIES = new Set([
+  "value", "checked", "disabled", "hidden", "selected", "open", "indeterminate", "inert", "tabIndex",
+]);
 
 function build(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, one] of Object.entries(value)) element.style.setProperty(key, String(one));
+    else if (name === "style") setStyle(element, value);
     else if (PROPERTIES.has(name)) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
   element.append(...nodesOf(children));
   return element;
+}
+
+function setStyle(element, properties) {
+  for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, String(value));
 }
 
 function nodesOf(children) {
@@ -160,14 +166,31 @@ const NAMES = new Map([
 ]);
 
 // Characters that show nothing, or that change the order of what is shown. Tab and newline are not among them.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}\ud800-\udfff\p{Co}]/u;
-// Signs that look like those a shell acts on: full-width forms, other slashes, other hyphens and minus, other quotes.
-const LOOKALIKE_SIGN = /[\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\u2044\u2215\u29f8\u2010-\u2012\u2212\u02bc\u02b9\u2032\u037e\u02d0\u2236\ua789\u0589\u01c3\u2024\ua4f8\u2216\u29f5\u2223\u01c0]/u;
+const UNSEEN = anyOf(
+  "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f", // controls
+  "\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000", // spaces other than the usual one
+  "\\u00ad\\u034f\\u180b-\\u180f\\u200b-\\u200d\\u2060-\\u2065\\ufe00-\\ufe0f\\ufeff", // of no width
+  "\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u206f", // direction and lines
+  "\\u115f\\u1160\\u17b4\\u17b5\\u3164\\uffa0\\ufff0-\\ufffb", // fillers and notes
+  "\\u{e0000}-\\u{e0fff}\\ud800-\\udfff\\p{Co}", // tags, halves of characters, private use
+);
+// Signs that look like those a shell acts on.
+const LOOKALIKE_SIGN = anyOf(
+  "\\uff01-\\uff0f\\uff1a-\\uff20\\uff3b-\\uff40\\uff5b-\\uff65", // full-width forms
+  "\\u2044\\u2215\\u29f8\\u2216\\u29f5\\u2223\\u01c0", // slashes and bars
+  "\\u2010-\\u2012\\u2212", // hyphens and minus
+  "\\u02bc\\u02b9\\u2032", // quotes
+  "\\u037e\\u02d0\\u2236\\ua789\\u0589\\u01c3\\u2024\\ua4f8", // semicolon, colons, exclamation mark, full stops
+);
 // Letters of other scripts that look like ASCII ones: a word of nothing else reads as an ASCII word.
 const TWIN = /^[аеорсухіјѕһԁԛԝҽӏАВЕКМНОРСТУХІЈЅԌԚԜοανρυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ]+$/u;
 const WORD = /[\p{L}\p{M}\p{N}_]+/gu;
 // Letters that are read for what they are: ASCII ones with an accent, and the Latin ligatures and letters of Europe.
 const FAMILIAR = /^[ßẞæÆœŒøØþÞðÐłŁđĐ]$/u;
+
+function anyOf(...ranges) {
+  return new RegExp(`[${ranges.join("")}]`, "u");
+}
 
 /**
  * Returns `text` as nodes in which characters that hide, reorder or imitate others are marked and named: controls,
@@ -216,8 +239,11 @@ function marksIn(text) {
       if (!belongsToEmoji(char, before, text.slice(at + length))) {
         marks.push({ at, length, name: unseenName(char), visible: false });
       }
-    } else if (LOOKALIKE_SIGN.test(char)) marks.push({ at, length, name: "looks like an ASCII sign", visible: true });
-    else if (inWords.has(at)) marks.push({ at, length, name: `${scriptOf(char)} letter, looks like another`, visible: true });
+    } else if (LOOKALIKE_SIGN.test(char)) {
+      marks.push({ at, length, name: "looks like an ASCII sign", visible: true });
+    } else if (inWords.has(at)) {
+      marks.push({ at, length, name: `${scriptOf(char)} letter, looks like another`, visible: true });
+    }
     before = char;
     at += length;
   }

@@ -14,6 +14,7 @@ const HELP = [
   [["/"], "search all tasks"],
   [["g i", "g a", "g f", "g t"], "go to Inbox, Agents, Flow, Tasks"],
   [["Esc"], "leave a field or a dialog"],
+  [["Ctrl ]"], "leave a terminal"],
   [["?"], "this help"],
 ];
 
@@ -54,7 +55,7 @@ export function listenToKeys(page) {
 }
 
 function takesText(element) {
-  return element.matches?.("input, textarea, select, [contenteditable], .terminal-box *");
+  return element.matches?.("input, textarea, select, [contenteditable]");
 }
 
 function step(items, by) {
@@ -76,7 +77,9 @@ function step(items, by) {
 export async function confirmKey(key, sentence, ...what) {
   const confirmed = localStorage.getItem(CONFIRMED) ?? "";
   if (confirmed.includes(key)) return true;
-  const yes = await ask(sentence, [...what, h("p", { class: "muted" }, "The key ", h("kbd", {}, key), " asks this once; from then on it acts at once.")], "Yes");
+  const once = h("p", { class: "muted" },
+    "The key ", h("kbd", {}, key), " asks this once; from then on it acts at once.");
+  const yes = await ask(sentence, [...what, once], "Yes");
   if (yes) localStorage.setItem(CONFIRMED, confirmed + key);
   return yes;
 }

@@ -7,13 +7,15 @@
 
 import { ago, fill, h, oddities, reveal } from "./dom.js";
 import { ask } from "./keys.js";
-import { mark, nameOf, stateOfNeed, word } from "./rows.js";
+import { agentAddress, mark, nameOf, stateOfNeed, taskLink, word } from "./rows.js";
 
 const KINDS = { in_doubt: "a message in doubt", held: "messages are held", failed: "a failure", done: "an answer" };
 
 const DOUBTS = [
-  ["delivered", "It arrived", "The agent has the message, or works on it. Nothing is typed again, and Synapse waits for the answer."],
-  ["retry", "Type it again", "Only if you see on its screen that the message is not there: otherwise it gets it twice."],
+  ["delivered", "It arrived",
+    "The agent has the message, or works on it. Nothing is typed again, and Synapse waits for the answer."],
+  ["retry", "Type it again",
+    "Only if you see on its screen that the message is not there: otherwise it gets it twice."],
   ["fail", "Give it up", "The task fails, and its sender is told so. Nothing is typed."],
 ];
 
@@ -32,7 +34,8 @@ export function needCard(need, context, { atAgent = false } = {}) {
   const state = stateOfNeed(need.kind);
   const where = `/dashboard/${need.task_id ? "tasks" : "agents"}/${encodeURIComponent(need.task_id ?? need.agent)}`;
   const element = h("article", {
-    class: "need", "data-state": state, "data-item": true, tabindex: "-1", "aria-label": `${need.name} ${word(state)}: ${need.title}`,
+    class: "need", "data-state": state, "data-item": true, tabindex: "-1",
+    "aria-label": `${need.name} ${word(state)}: ${need.title}`,
     onkeydown: (event) => {
       if (event.key === "Enter" && event.target === element) context.openAgent(need.agent);
     },
@@ -64,7 +67,8 @@ export function needCard(need, context, { atAgent = false } = {}) {
 
   function answerButton(label, body, done, className = "") {
     const answer = { ...body, question_id: need.question_id };
-    return context.gate(h("button", { class: className, onclick: () => settle(`${where}/answer`, answer, done) }, label), "approve");
+    const send = () => settle(`${where}/answer`, answer, done);
+    return context.gate(h("button", { class: className, onclick: send }, label), "approve");
   }
 
   const can = new Set(need.can);
@@ -75,7 +79,8 @@ export function needCard(need, context, { atAgent = false } = {}) {
     element.classList.add("gone");
     element.removeAttribute("data-item");
     element.setAttribute("role", "status");
-    fill(element, h("div", { class: "need-head" }, h("span", {}, h("strong", {}, need.name), ": “", reveal(need.title), "” ", sentence),
+    fill(element, h("div", { class: "need-head" },
+      h("span", {}, h("strong", {}, need.name), ": “", reveal(need.title), "” ", sentence),
       h("button", { class: "quiet end", "aria-label": "Close this line", onclick: () => element.remove() }, "×")));
   }
 
@@ -92,8 +97,10 @@ export function needCard(need, context, { atAgent = false } = {}) {
   const head = h("div", { class: "need-head" }, mark(state), h("strong", {}, need.name),
     h("span", { class: "state", "data-state": state }, word(state)),
     h("span", { class: "state" }, ago(need.asked_at)),
-    h("span", { class: "muted" }, [KINDS[need.kind] ?? word(need.kind), need.source && `known from its ${need.source}`].filter(Boolean).join(", ")),
-    atAgent ? null : h("a", { class: "button quiet end", href: `#/agents/${encodeURIComponent(need.agent)}` }, can.has("attach") ? "Open terminal" : "Open agent"));
+    h("span", { class: "muted" }, KINDS[need.kind] ?? word(need.kind),
+      need.source ? `, known from its ${need.source}` : null),
+    atAgent ? null : h("a", { class: "button quiet end", href: agentAddress(need.agent) },
+      can.has("attach") ? "Open terminal" : "Open agent"));
   element.append(head, subject);
   const card = { element, allow: press(allow), deny: press(deny), settled: false, end };
   return card;
@@ -118,7 +125,8 @@ export function subjectOf(need) {
   // The title of an answer is its first line.
   const [first, ...rest] = need.detail.trim().split("\n");
   const isRepeated = need.kind === "done" && rest.length > 0 && first.trimEnd() === need.title;
-  return [isRepeated ? null : h("h2", { class: "need-title" }, reveal(need.title)), detailOf(need), oddWarning(need)].filter(Boolean);
+  const title = isRepeated ? null : h("h2", { class: "need-title" }, reveal(need.title));
+  return [title, detailOf(need), oddWarning(need)].filter(Boolean);
 }
 
 /** Returns the whole command, diff, message or answer. It wraps and is never cut. */
@@ -128,7 +136,7 @@ function detailOf(need) {
   const isDiff = /^@@ |^[+-]{3} /m.test(need.detail);
   if (!isDiff) return h("pre", { class: "command" }, reveal(need.detail));
   return h("pre", { class: "command" }, need.detail.split("\n").map((line) => {
-    const change = /^(\+\+\+|---) /.test(line) ? "" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+    const change = /^(\+\+\+|---) /.test(line) ? "" : { "+": "added", "-": "removed" }[line[0]];
     return change ? h("span", { class: change }, reveal(line)) : [...reveal(line), "\n"];
   }));
 }
@@ -136,8 +144,9 @@ function detailOf(need) {
 function oddWarning(need) {
   const count = oddities(`${need.title}\n${need.detail}`);
   if (count === 0) return null;
-  const what = count === 1 ? "One character is invisible or imitates another; it is marked." : `${count} characters are invisible or imitate others; they are marked.`;
-  return h("p", { class: "warning", role: "note" }, what);
+  return h("p", { class: "warning", role: "note" }, count === 1
+    ? "One character is invisible or imitates another; it is marked."
+    : `${count} characters are invisible or imitate others; they are marked.`);
 }
 
 function factsOf(need, live) {
@@ -145,33 +154,41 @@ function factsOf(need, live) {
   if (need.folder) facts.push(["in", h("code", {}, need.folder)]);
   const text = live.row(need.agent)?.task?.id === need.task_id ? live.row(need.agent).task.text : "";
   if (need.task_id) {
-    const asked = need.kind === "done" || need.kind === "failed" ? "task" : "asked by";
-    facts.push([asked, [h("a", { href: `#/tasks/${encodeURIComponent(need.task_id)}` }, "task ", h("code", {}, need.task_id.slice(0, 8))),
-      need.from ? ` from ${nameOf(need.from, live.rows)}` : null, text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null]]);
+    const hasEnded = need.kind === "done" || need.kind === "failed";
+    const work = text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null;
+    const source = [taskLink(need.task_id), need.from ? ` from ${nameOf(need.from, live.rows)}` : null, work];
+    facts.push(hasEnded ? ["task", source] : ["asked by", ["task ", source]]);
   } else if (need.question_id) facts.push(["asked by", `${need.name} itself, for no task`]);
-  return facts.length ? h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])) : null;
+  if (facts.length === 0) return null;
+  return h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
 }
 
 /** Returns the options that Allow and Deny do not choose already. */
 function optionsOf(need, can, answerButton) {
   if (!can.has("choose")) return null;
-  const first = (...effects) => effects.map((effect) => need.options.find((option) => option.effect === effect)).find(Boolean);
-  const covered = new Set([can.has("allow") && first("allow", "allow_always"), can.has("deny") && first("deny")]);
+  const first = (effect) => need.options.find((option) => option.effect === effect);
+  const allowing = first("allow") ?? first("allow_always");
+  const covered = new Set([can.has("allow") && allowing, can.has("deny") && first("deny")]);
   const rest = need.options.filter((option) => !covered.has(option));
   if (rest.length === 0) return null;
-  return h("div", { class: "options" }, covered.size > 1 ? h("span", { class: "muted" }, "or, in its own words:") : null,
-    rest.map((option) => answerButton([h("span", { class: "key" }, option.key), h("span", {}, reveal(option.label))], { option: option.key }, `Chose “${option.label}”`)));
+  return h("div", { class: "options" },
+    covered.size > 1 ? h("span", { class: "muted" }, "or, in its own words:") : null,
+    rest.map(({ key, label }) => {
+      const words = [h("span", { class: "key" }, key), h("span", {}, reveal(label))];
+      return answerButton(words, { option: key }, `Chose “${label}”`);
+    }));
 }
 
 function textAnswer(need, where, settle, context) {
-  const field = h("textarea", { rows: "2", "aria-label": `Your answer to ${need.name}`, placeholder: "Your own answer" });
+  const label = `Your answer to ${need.name}`;
+  const field = h("textarea", { rows: "2", "aria-label": label, placeholder: "Your own answer" });
   const button = h("button", { type: "submit" }, "Answer");
   return h("form", {
     class: "own-answer",
     onsubmit: (event) => {
       event.preventDefault();
-      if (field.value.trim()) settle(`${where}/answer`, { text: field.value, question_id: need.question_id }, "Answered");
-      else field.focus();
+      if (!field.value.trim()) return field.focus();
+      settle(`${where}/answer`, { text: field.value, question_id: need.question_id }, "Answered");
     },
   }, field, h("div", { class: "actions" }, context.gate(button, "approve")));
 }
@@ -179,7 +196,8 @@ function textAnswer(need, where, settle, context) {
 function doubtOf(need, settle, context) {
   const path = `/dashboard/tasks/${encodeURIComponent(need.task_id)}/resolve`;
   return h("div", { class: "options" },
-    h("p", {}, "The message was typed, but nothing proves that the agent took it. Look at its terminal, then say what you see:"),
+    h("p", {}, "The message was typed, but nothing proves that the agent took it. ",
+      "Look at its terminal, then say what you see:"),
     DOUBTS.map(([verdict, label, meaning]) => {
       const button = h("button", { onclick: () => settle(path, { verdict }, label) }, label);
       return h("div", { class: "choice" }, context.gate(button, "approve"), h("span", { class: "muted" }, meaning));
@@ -188,7 +206,8 @@ function doubtOf(need, settle, context) {
 
 function seenButton(need, settle, context) {
   const path = `/dashboard/agents/${encodeURIComponent(need.agent)}/seen`;
-  return context.gate(h("button", { class: "decide", onclick: () => settle(path, { until: need.asked_at }, "") }, "Seen"), "read");
+  const markSeen = () => settle(path, { until: need.asked_at }, "");
+  return context.gate(h("button", { class: "decide", onclick: markSeen }, "Seen"), "read");
 }
 
 /** Returns the foot of a card: what to type in a terminal instead, and the task's cancellation. */
@@ -198,9 +217,11 @@ function footOf(need, can, settle, context) {
   const path = `/dashboard/tasks/${encodeURIComponent(need.task_id)}/cancel`;
   const cancel = async () => {
     const sentence = `Cancel task ${need.task_id.slice(0, 8)} of ${need.name}?`;
-    if (await ask(sentence, [h("p", {}, "Its sender is told that it was canceled.")], "Cancel the task")) settle(path, {}, "Canceled");
+    const told = h("p", {}, "Its sender is told that it was canceled.");
+    if (await ask(sentence, [told], "Cancel the task")) settle(path, {}, "Canceled");
   };
-  return h("div", { class: "need-foot" }, command, context.gate(h("button", { class: "quiet", onclick: cancel }, "Cancel the task"), "cancel"));
+  const button = h("button", { class: "quiet", onclick: cancel }, "Cancel the task");
+  return h("div", { class: "need-foot" }, command, context.gate(button, "cancel"));
 }
 
 /**

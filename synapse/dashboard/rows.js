@@ -1,6 +1,6 @@
 /** How an agent's row is shown: the same marks, words and order everywhere. A state is always a word and a mark. */
 
-import { ago, h } from "./dom.js";
+import { ago, h, reveal } from "./dom.js";
 
 /** The mark of each state. */
 export const MARKS = {
@@ -14,6 +14,42 @@ export const MARKS = {
  */
 export function word(state) {
   return state.replaceAll("_", " ");
+}
+
+/**
+ * Returns the address of an agent's page.
+ *
+ * @param {string} id
+ */
+export function agentAddress(id) {
+  return `#/agents/${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns the address of a task's page.
+ *
+ * @param {string} id
+ */
+export function taskAddress(id) {
+  return `#/tasks/${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns the address of one need in the Inbox.
+ *
+ * @param {string} id
+ */
+export function needAddress(id) {
+  return `#/inbox?need=${encodeURIComponent(id)}`;
+}
+
+/**
+ * Returns a link to a task, which shows its short id.
+ *
+ * @param {string} id
+ */
+export function taskLink(id) {
+  return h("a", { class: "link mono", href: taskAddress(id) }, id.slice(0, 8));
 }
 
 /**
@@ -40,11 +76,13 @@ export function stateLabel(row) {
  * @param {object} row
  */
 export function rowParts(row) {
+  const queue = row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` },
+    h("span", { "aria-hidden": "true" }, `+${row.queue}`), h("span", { class: "sr-only" }, ` ${row.queue} queued`)) : null;
   return [
     mark(row.state),
-    h("span", { class: "row-name" }, row.name, row.queue ? h("span", { class: "row-queue", title: `${row.queue} queued` }, `+${row.queue}`) : null),
+    h("span", { class: "row-name" }, reveal(row.name), queue),
     stateLabel(row),
-    row.why ? h("span", { class: "row-why" }, row.why) : null,
+    row.why ? h("span", { class: "row-why" }, reveal(row.why)) : null,
   ];
 }
 

@@ -100,13 +100,12 @@ class OverviewFollower:
             yield
         finally:
             self._viewers -= 1
-            if not self._viewers:
+            if not self._viewers and self._running is not None:
+                # All of it before the wait: the next viewer may come meanwhile, and starts anew.
                 running, self._running = self._running, None
-                if running is not None:
-                    running.cancel()
-                    await asyncio.wait({running})
-                self._agents.clear()
-                self._looked.clear()
+                self._agents, self._looked = {}, asyncio.Event()
+                running.cancel()
+                await asyncio.wait({running})
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Calls `listener` with the name of each agent whose row has changed; returns a function that stops it."""
@@ -129,7 +128,8 @@ class OverviewFollower:
 
     def look_at_seen(self, name: str) -> None:
         """Makes the row of an agent again if a person has seen its answers meanwhile."""
-        if followed := self._agents.get(name):
+        followed = self._agents.get(name)
+        if followed is not None and followed.seen != seen_until(self._home, followed.agent.entry.agent_id):
             self._show(followed)
 
     async def mark_seen(self, agent: AgentEntry, until: datetime) -> None:
@@ -151,11 +151,15 @@ class OverviewFollower:
                 try:
                     await self.directory.refresh()
                     self._adjust(group)
-                except RegistryFailed as error:
-                    log.warning("registry_not_read", extra={"error": str(error)})
+                    for name in tuple(self._agents):
+                        self.look_at_seen(name)
+                except RegistryFailed:
+                    # The gateway's own sweep reports it. The agents that are known are followed meanwhile.
+                    pass
+                except Exception:
+                    # All rows depend on this task, so a defect must not end it: they would stay as they are.
+                    log.exception("agents_not_followed")
                 self._looked.set()
-                for name in tuple(self._agents):
-                    self.look_at_seen(name)
                 await pause(self._look_seconds)
 
     def _adjust(self, group: asyncio.TaskGroup) -> None:
@@ -163,9 +167,9 @@ class OverviewFollower:
         here = {agent.name: agent for agent in self.directory.agents()}
         for name, agent in here.items():
             known = self._agents.get(name)
-            if known is not None and known.identity == _identity(agent.entry):
-                continue
             if known is not None and known.following is not None:
+                if known.identity == _identity(agent.entry):
+                    continue
                 known.following.cancel()
             followed = self._agents[name] = _Followed(agent)
             followed.following = group.create_task(self._follow(followed))
@@ -206,7 +210,8 @@ class OverviewFollower:
 
     def _show(self, followed: _Followed) -> None:
         entry = followed.agent.entry
-        row = row_of(entry, followed.status, seen_until(self._home, entry.agent_id), followed.error)
+        followed.seen = seen_until(self._home, entry.agent_id)
+        row = row_of(entry, followed.status, followed.seen, followed.error)
         if followed.status is not None or followed.error is not None:
             followed.answered.set()
         if row["state"] == AWAY:
@@ -231,6 +236,8 @@ class _Followed:
         self.identity = _identity(agent.entry)
         self.status: dict[str, Any] | None = None
         self.error: SynapseError | None = None
+        self.seen: datetime | None = None
+        """Until when a person had seen its answers when the row was made."""
         self.row = row_of(agent.entry, None, None)
         self.answered = asyncio.Event()
         """There is a first status, or an error in its place."""

@@ -295,8 +295,7 @@ class AgentRuntime:
             return row_of(me, status_object(status), seen_until(home, me.agent_id))["needs"]
 
         statuses = await self.service.watch_status(WatchStatus(MOST_FINISHED), Caller())
-        names = {me.agent_id, me.name, short_name(me), me.agent_type}
-        await NoticeSender(me.agent_id, names, self._notices, self._clock).run(statuses, needs_in)
+        await NoticeSender(me, self._notices, self._clock).run(statuses, needs_in)
 
     async def _sweep(self) -> None:
         """Every few seconds, does what no event triggers."""

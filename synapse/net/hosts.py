@@ -49,6 +49,8 @@ POLL_SECONDS: Final = 1.0
 """How often to ask a host of an earlier version, which has no stream of states, for its state."""
 SILENCE_SECONDS: Final = 45.0
 """A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
+CLOSE_SECONDS: Final = 1.0
+"""How long a host has to confirm the end of a connection to its terminal."""
 _RETRY_SECONDS: Final = 0.1
 _ATTACH: Final = "ws://localhost/attach"
 _TERMINAL: Final = "ws://localhost/terminal"
@@ -232,7 +234,13 @@ class UnixHostClient:
 
         try:
             connection = await unix_connect(
-                agent.socket, url, max_size=None, compression=None, open_timeout=ANSWER_SECONDS, proxy=None
+                agent.socket,
+                url,
+                max_size=None,
+                compression=None,
+                open_timeout=ANSWER_SECONDS,
+                close_timeout=CLOSE_SECONDS,
+                proxy=None,
             )
         except InvalidStatus as refused:
             raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused

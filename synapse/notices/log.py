@@ -67,7 +67,8 @@ class NoticeLog:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return
-        for line in text.splitlines():
+        # Not `splitlines`: that ends lines at characters that JSON leaves as they are in a text.
+        for line in text.split("\n"):
             with suppress(ValueError, TypeError):
                 yield {**json.loads(line)}
 

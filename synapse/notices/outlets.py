@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from synapse.core.errors import InvalidSettings
-from synapse.notices.rules import Kind, Notice, one_line
+from synapse.core.text import safe_line
+from synapse.notices.rules import Kind, Notice
 from synapse.push.outbox import PostResult
 
 COMMAND_SECONDS: Final = 10.0
@@ -75,8 +76,8 @@ class DesktopOutlet:
     async def show(self, notice: Notice) -> None:
         urgency = "critical" if notice.kind in _URGENT else "normal"
         # Daemons read markup in the body, but not in the title.
-        body = html.escape(one_line(notice.text), quote=False)
-        title = one_line(notice.title)
+        body = html.escape(safe_line(notice.text), quote=False)
+        title = safe_line(notice.title)
         shown = await _run(self._program, "--app-name=Synapse", f"--urgency={urgency}", "--print-id", "--", title, body)
         self._shown[notice.id] = shown.strip(), title
 
@@ -124,7 +125,7 @@ class NtfyOutlet:
         body = {
             "topic": topic,
             "title": notice.title,
-            "message": one_line(notice.text) if self._with_text else "Run `synapse top`, or open the dashboard.",
+            "message": safe_line(notice.text) if self._with_text else "Run `synapse top`, or open the dashboard.",
             "tags": [_TAGS[notice.kind]],
             "priority": 4 if notice.kind in _URGENT else 3,
             "sequence_id": _sequence_id(notice.id),
@@ -172,11 +173,14 @@ def desktop_program(environ: Mapping[str, str]) -> str:
     return shutil.which("notify-send", path=environ.get("PATH", os.defpath)) or ""
 
 
-def _check_address(setting: str, url: str) -> Any:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidSettings(f"{setting} is not an address", hint="write it as https://example.com/path")
-    return parts
+def _check_address(setting: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts
+    except ValueError:
+        pass  # such as a bracket that is not closed
+    raise InvalidSettings(f"{setting} is not an address", hint="write it as https://example.com/path")
 
 
 def _fields(notice: Notice, *, with_text: bool) -> dict[str, Any]:
@@ -188,7 +192,7 @@ def _fields(notice: Notice, *, with_text: bool) -> dict[str, Any]:
         "task_id": notice.task_id or None,
         "title": notice.title,
     }
-    return {**fields, "text": one_line(notice.text)} if with_text else fields
+    return {**fields, "text": safe_line(notice.text)} if with_text else fields
 
 
 def _sequence_id(notice_id: str) -> str:

@@ -15,13 +15,13 @@ from enum import StrEnum
 from typing import Final
 
 from synapse.client.overview import Need
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings
-from synapse.core.text import sanitise
 
 GRACE_SECONDS: Final = 1.5
 ALL: Final = "all"
 NONE: Final = "none"
-LONGEST_TEXT: Final = 300
 
 
 class Kind(StrEnum):
@@ -72,10 +72,9 @@ def notice_of(need: Need) -> Notice:
     )
 
 
-def one_line(text: str) -> str:
-    """Returns a text of an agent for an outlet: on one line, without control characters, and not too long."""
-    line = " ".join(sanitise(text).split())
-    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
+def agent_names(entry: AgentEntry) -> frozenset[str]:
+    """Returns the names by which rules may name an agent."""
+    return frozenset({entry.agent_id, entry.name, short_name(entry), entry.agent_type})
 
 
 @dataclass(frozen=True, slots=True)

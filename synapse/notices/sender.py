@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from synapse.client.overview import Need
 from synapse.config.settings import Settings
+from synapse.core.agent import AgentEntry
 from synapse.core.types import Clock
 from synapse.notices.log import NoticeLog, Result
 from synapse.notices.outlets import Outlet, OutletFailed, OutletSettings, open_outlets
-from synapse.notices.rules import NONE, Notice, NoticeTracker, Rules, read_rules
+from synapse.notices.rules import NONE, Notice, NoticeTracker, Rules, agent_names, read_rules
 from synapse.push.webhook import WebhookSender
 
 log = logging.getLogger(__name__)
@@ -57,16 +58,9 @@ def open_notices(settings: Settings, environ: Mapping[str, str]) -> Notices:
 class NoticeSender:
     """Sends the notices of one agent until its statuses end."""
 
-    def __init__(
-        self,
-        agent_id: str,
-        names: Collection[str],
-        notices: Notices,
-        clock: Clock,
-    ) -> None:
-        """`names` are those by which a person may name the agent in rules."""
-        self._agent_id = agent_id
-        self._names = names
+    def __init__(self, agent: AgentEntry, notices: Notices, clock: Clock) -> None:
+        self._agent_id = agent.agent_id
+        self._names = agent_names(agent)
         self._outlets = notices.outlets
         self._rules = notices.rules
         self._log = notices.log
@@ -113,10 +107,8 @@ class NoticeSender:
         if suppressed:
             await self._record(notice, outlet, Result.SUPPRESSED, suppressed)
             return
-        try:
-            await outlet.show(notice)
-        except OutletFailed as failure:
-            await self._record(notice, outlet, Result.FAILED, str(failure))
+        if why := await _why_failed(outlet.show(notice)):
+            await self._record(notice, outlet, Result.FAILED, why)
         else:
             self._shown.setdefault(notice.id, (notice, set()))[1].add(outlet.name)
             await self._record(notice, outlet, Result.SENT)
@@ -127,12 +119,8 @@ class NoticeSender:
         notice, names = self._shown.pop(notice_id)
         for outlet in self._outlets:
             if outlet.name in names:
-                why = ""
-                try:
-                    await outlet.withdraw(notice_id)
-                except OutletFailed as failure:
-                    why = f"not removed there: {failure}"
-                await self._record(notice, outlet, Result.WITHDRAWN, why)
+                why = await _why_failed(outlet.withdraw(notice_id))
+                await self._record(notice, outlet, Result.WITHDRAWN, f"not removed there: {why}" if why else "")
 
     async def _record(self, notice: Notice, outlet: Outlet, result: Result, why: str = "") -> None:
         try:
@@ -140,3 +128,16 @@ class NoticeSender:
         except OSError as error:
             # A full disk must not stop the agent, nor the notice.
             log.warning("notice_not_recorded", extra={"error": str(error)})
+
+
+async def _why_failed(telling: Awaitable[None]) -> str:
+    """Waits for an outlet; returns why it failed, or an empty string."""
+    try:
+        await telling
+    except OutletFailed as failure:
+        return str(failure)
+    except Exception as defect:
+        # A notice is not worth the host of the agent.
+        log.exception("notice_failed")
+        return f"an error in Synapse: {type(defect).__name__}; the log has it"
+    return ""

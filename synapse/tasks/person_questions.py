@@ -12,12 +12,13 @@ from typing import Final
 from synapse.core.errors import InvalidField
 from synapse.core.question import Option, Question, QuestionKind
 from synapse.core.task import Task
-from synapse.core.text import LONGEST_DETAIL, one_line, safe_line, safe_lines
+from synapse.core.text import LONGEST_LINE, one_line, safe_line, safe_lines
 
 MOST_OPEN_QUESTIONS: Final = 20
 """How many questions of one agent may wait for a person."""
 MOST_OPTIONS: Final = 20
 LONGEST_OPTION: Final = 200
+_LONGEST_TEXT: Final = 4000
 _MOST_LINES: Final = 50
 
 
@@ -26,15 +27,15 @@ def new_question(text: str, options: Sequence[str], question_id: str) -> Questio
     asked = text.strip()
     if not asked:
         raise InvalidField("message", "has no text", hint="ask in words; a person reads them")
-    if len(asked) > LONGEST_DETAIL or asked.count("\n") >= _MOST_LINES:
+    if len(asked) > _LONGEST_TEXT or asked.count("\n") >= _MOST_LINES:
         raise InvalidField(
             "message",
             f"has {len(asked)} characters in {asked.count(chr(10)) + 1} lines",
-            hint=f"a question has at most {LONGEST_DETAIL} characters and {_MOST_LINES} lines",
+            hint=f"a question has at most {_LONGEST_TEXT} characters and {_MOST_LINES} lines",
         )
     first, _, rest = asked.partition("\n")
     title = safe_line(first)
-    detail = safe_lines(rest if title == one_line(first) else asked)
+    detail = safe_lines(rest if len(first) <= LONGEST_LINE else asked)
     offered = tuple(Option(key=str(number), label=label) for number, label in enumerate(_labels(options), 1))
     return Question(
         id=question_id,

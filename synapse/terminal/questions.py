@@ -15,7 +15,7 @@ from typing import Final
 
 from synapse.core.agent import WAITING
 from synapse.core.question import Option, OptionEffect, Question, QuestionKind
-from synapse.core.text import safe_line, safe_lines
+from synapse.core.text import one_line, safe_line, safe_lines, without_names
 from synapse.terminal.dialog import Dialog, read_dialog
 from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
@@ -56,7 +56,10 @@ class OpenQuestion:
         if self.dialog is None or self._reported is None:
             return self.dialog is not None
         subject = (self._reported.detail.strip() or self._reported.title).split("\n")[-1]
-        return compact(safe_line(subject))[:_TELLING_LENGTH] in compact(f"{self.dialog.title} {self.dialog.detail}")
+        # The screen shows no hidden characters.
+        return compact(without_names(one_line(subject)))[:_TELLING_LENGTH] in compact(
+            f"{self.dialog.title} {self.dialog.detail}"
+        )
 
     @property
     def is_renumbered(self) -> bool:
@@ -102,10 +105,15 @@ class OpenQuestion:
 
 
 class QuestionTracker:
-    """Follows the questions of one program."""
+    """Follows the questions of one program.
 
-    def __init__(self, profile: Profile) -> None:
+    `run` names this start of the program. Programs and this class number questions from the start on, and a decision
+    about a question must never count for another one that has its number after a restart.
+    """
+
+    def __init__(self, profile: Profile, run: str = "") -> None:
         self._profile = profile
+        self._run = run
         self._report: SignalReport | None = None
         self._open: OpenQuestion | None = None
         self._previous = ""
@@ -173,7 +181,8 @@ class QuestionTracker:
             self._previous = opened.dialog.digest if opened and opened.dialog else ""
             self._count += 1
             own_id = self._report.question.id if self._report and self._report.question else ""
-            self._open = opened = OpenQuestion(id=own_id or f"q{self._count}", since=now)
+            number = own_id or f"q{self._count}"
+            self._open = opened = OpenQuestion(id=f"{number}.{self._run}" if self._run else number, since=now)
         if (self._report, dialog) != (opened.report, opened.dialog):
             dialog = self._dialog_of(opened, dialog, now)
             self._open = replace(opened, report=self._report or opened.report, dialog=dialog)

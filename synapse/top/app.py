@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from textual import work
 from textual.app import App, ComposeResult
@@ -23,11 +23,12 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from synapse.client.lines import width
-from synapse.client.overview import Need, Row
+from synapse.client.overview import Need, Row, ShownOption
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.override import override
 from synapse.core.types import Clock
+from synapse.notices.rules import agent_names
 from synapse.registry.files import FileRegistry
 from synapse.top import actions
 from synapse.top.detail import (
@@ -39,10 +40,12 @@ from synapse.top.detail import (
     running_task_in,
     task_in,
     text_lines,
+    told_need,
 )
 from synapse.top.dialogs import HELP, Compose, Composed, Dialog, Reader, TimelineReader, content_of
 from synapse.top.follower import RowFollower, SeenUntil, WatchStatus
 from synapse.top.lines import Cell, Glyphs, matches, summary
+from synapse.top.notices import Notify
 from synapse.top.row_list import RowList
 from synapse.top.timeline import TaskEvents
 
@@ -53,8 +56,12 @@ _ATTACH: Final = (sys.executable, "-P", "-m", "synapse.cli.main", "attach")
 _NO_AGENTS: Final = "No agent is running. Start one in another terminal: `synapse claude` or `synapse start codex`."
 _VERBS: Final = {"allow": "Allow", "deny": "Deny", "choose": "Choose", "text": "Answer"}
 
-MarkSeen = Callable[[str, datetime], None]
-"""Notes until when the person has seen the answers of an agent, by its id."""
+
+class SeenMarks(NamedTuple):
+    """Until when the person has seen the answers of agents, by their ids."""
+
+    until: SeenUntil
+    mark: Callable[[str, datetime], None]
 
 
 class TopApp(App[None]):
@@ -113,8 +120,8 @@ class TopApp(App[None]):
         self,
         registry: FileRegistry,
         watch_status: WatchStatus,
-        seen_until: SeenUntil,
-        mark_seen: MarkSeen,
+        seen: SeenMarks,
+        notify: Notify,
         clock: Clock,
         glyphs: Glyphs,
     ) -> None:
@@ -123,13 +130,16 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self._agents = registry
-        self._mark_seen = mark_seen
+        self._mark_seen = seen.mark
+        self._notify = notify
         self._clock = clock
         self._glyphs = glyphs
-        self._follower = RowFollower(registry, watch_status, seen_until, self._rows_changed, self._announce)
+        self._follower = RowFollower(registry, watch_status, seen.until, self._rows_changed, self._announce)
         self._wanted = ""
-        self._need_id = ""
+        self._need_key = ""
         """The need that the pane shows; see `_key_of`."""
+        self._shown: tuple[str, str, list[ShownOption]] | None = None
+        """What the pane says of it."""
         self._lines_about = 0
         self._need_position = 0
         self._settled_at = 0.0
@@ -207,10 +217,19 @@ class TopApp(App[None]):
         self._draw_all()
 
     def _announce(self, needs: list[Need]) -> None:
-        """Says what has come up while the person does not see the list."""
+        """Rings for what has come up, and says it while the person does not see the list."""
+        for need in needs:
+            entry = self._follower.entry(need["agent_id"])
+            if entry is not None:
+                self._notify(need, agent_names(entry), self._write_to_terminal)
         if len(self.screen_stack) > 1 or self._wanted:
             told = [f"{need['name']}: {need['title']}" for need in needs]
             self._say(f" {self._glyphs.dot} ".join(self._glyphs.line(one) for one in told))
+
+    def _write_to_terminal(self, sequence: str) -> None:
+        # As App.bell does; the app offers no other way to send a sequence of the terminal's own.
+        if not self.is_headless and self._driver is not None:
+            self._driver.write(sequence)
 
     def on_row_list_chosen(self) -> None:
         self._take_need(by_person=True)
@@ -220,18 +239,20 @@ class TopApp(App[None]):
         await self.run_action("attach")
 
     def _take_need(self, *, by_person: bool) -> None:
-        """Keeps the pane at its need as long as that exists, and else shows the agent's first."""
+        """Keeps the pane at its need as long as that exists, and else shows the one that the row tells."""
         row = self._rows.chosen
-        ids = [_key_of(need) for need in row["needs"]] if row else []
-        if not by_person and self._need_id in ids:
-            self._need_position = ids.index(self._need_id)
-            return
-        self._need_position = 0
-        shown = ids[0] if ids else ""
-        if not by_person and shown != self._need_id:
+        keys = [_key_of(need) for need in row["needs"]] if row else []
+        is_kept = not by_person and self._need_key in keys
+        self._need_position = keys.index(self._need_key) if is_kept else told_need(row) if row else 0
+        need = self._need
+        shown = _text_of(need) if need else None
+        # Also the text of the same question may change: a dialog is read while it is drawn.
+        if not by_person and (not is_kept or shown != self._shown):
             self._settled_at = self._clock.monotonic() + SETTLE_SECONDS
-        self._need_id = shown
-        self.query_one("#detail", VerticalScroll).scroll_home(animate=False, immediate=True)
+        self._shown = shown
+        self._need_key = _key_of(need) if need else ""
+        if not is_kept:
+            self.query_one("#detail", VerticalScroll).scroll_home(animate=False, immediate=True)
 
     def _tick(self) -> None:
         """Draws what has become older by a second; nothing is drawn whose text is the same."""
@@ -322,7 +343,8 @@ class TopApp(App[None]):
         row = self._rows.chosen
         if row and len(row["needs"]) > 1:
             self._need_position = (self._need_position + 1) % len(row["needs"])
-            self._need_id = _key_of(row["needs"][self._need_position])
+            need = row["needs"][self._need_position]
+            self._need_key, self._shown = _key_of(need), _text_of(need)
             self.query_one("#detail", VerticalScroll).scroll_home(animate=False, immediate=True)
             self._draw_all()
 
@@ -445,7 +467,7 @@ class TopApp(App[None]):
             self._follower.look_again()
 
     async def _confirm(self, title: str, lines: list[Line]) -> bool:
-        return bool(await self.push_screen_wait(Dialog(self._glyphs.line(title), lines)))
+        return await self.push_screen_wait(Dialog(self._glyphs.line(title), lines))
 
     async def _write(self, title: str, priority: int = 0) -> Composed | None:
         return await self.push_screen_wait(Compose(self._glyphs.line(title), self._glyphs, priority))
@@ -544,3 +566,8 @@ class TopApp(App[None]):
 def _key_of(need: Need) -> str:
     """Returns what tells this need from those of all agents."""
     return f"{need['agent_id']} {need['id']}"
+
+
+def _text_of(need: Need) -> tuple[str, str, list[ShownOption]]:
+    """Returns what a person decides about."""
+    return need["title"], need["detail"], need["options"]

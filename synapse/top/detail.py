@@ -68,6 +68,12 @@ def text_lines(text: str, columns: int, glyphs: Glyphs, *, role: str = "", inden
     return [folded_line for line in whole for folded_line in folded(glyphs.cells(line, role), columns, indent)]
 
 
+def told_need(row: Row) -> int:
+    """Returns the position of the need that the row itself tells, which is not always the first of its needs."""
+    told = (row["state"], row["since"])
+    return next((place for place, need in enumerate(row["needs"]) if (_state_of(need), need["asked_at"]) == told), 0)
+
+
 def keys_for(row: Row | None, need: Need | None, glyphs: Glyphs) -> list[KeyHint]:
     """Returns the keys that do something now, the most urgent first."""
     can = need["can"] if need else []
@@ -122,9 +128,12 @@ def running_task_in(row: Row, need: Need | None) -> str:
     return row["task"]["id"] if row["task"] else ""
 
 
+def _state_of(need: Need) -> str:
+    return need["kind"] if need["kind"] in _SHOWN_KINDS else "asks"
+
+
 def _need_lines(row: Row, position: int, columns: int, now: datetime, glyphs: Glyphs) -> list[Line]:
     need = row["needs"][position]
-    state = need["kind"] if need["kind"] in _SHOWN_KINDS else "asks"
     more = f"{position + 1} of {len(row['needs'])}, Tab for the next" if len(row["needs"]) > 1 else ""
     facts = [
         "" if need["kind"] in _SHOWN_KINDS else need["kind"],
@@ -132,7 +141,10 @@ def _need_lines(row: Row, position: int, columns: int, now: datetime, glyphs: Gl
         since(need["asked_at"], now),
         more,
     ]
-    lines: list[Line] = [_head(glyphs.line(row["name"]), state, facts, glyphs), *_question_lines(need, columns, glyphs)]
+    lines: list[Line] = [
+        _head(glyphs.line(row["name"]), _state_of(need), facts, glyphs),
+        *_question_lines(need, columns, glyphs),
+    ]
     lines += _option_lines(need, columns, glyphs)
     if need["kind"] == "in_doubt":
         lines.append([Cell(f"{_INDENT}Look at its terminal: was this message taken?", "label")])

@@ -62,12 +62,12 @@ def textual_style(rich_style: str) -> str:
     return " ".join(words.get(word, f"ansi_{word}") for word in rich_style.split())
 
 
-class Dialog(ModalScreen[str]):
-    """A question to the person about one decision; returns the chosen word, empty for none."""
+class Dialog(ModalScreen[bool]):
+    """A question to the person about one decision; returns whether they confirm it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "confirm"),
-        Binding("n,escape,q", "dismiss('')"),
+        Binding("n,escape,q", "dismiss(False)"),
         Binding("down,j,J", "scroll(1)"),
         Binding("up,k,K", "scroll(-1)"),
         Binding("pagedown,space", "scroll(8)"),
@@ -96,7 +96,7 @@ class Dialog(ModalScreen[str]):
     def action_confirm(self) -> None:
         """Confirms what the person has read to its end; before, it shows more of it."""
         if self._is_read:
-            self.dismiss("yes")
+            self.dismiss(True)
         else:
             self.action_scroll(self.query_one(VerticalScroll).size.height - 1)
 
@@ -112,7 +112,7 @@ class Dialog(ModalScreen[str]):
     def _show_keys(self) -> None:
         yes = "y yes" if self._is_read else "more below: Space"
         keys = Content.assemble(
-            " ", (yes, "bold @click=screen.confirm"), "  ", ("n no", "bold @click=screen.dismiss('')")
+            " ", (yes, "bold @click=screen.confirm"), "  ", ("n no", "bold @click=screen.dismiss(False)")
         )
         self.query_one(".keys", Static).update(keys)
 

@@ -136,7 +136,8 @@ class RowFollower:
 
     def _look_at_seen_marks(self) -> None:
         for agent in self._agents.values():
-            if agent.row["unread"] and self._seen_until(agent.entry.agent_id) != agent.seen:
+            can_be_seen = any("seen" in need["can"] for need in agent.row["needs"])
+            if can_be_seen and self._seen_until(agent.entry.agent_id) != agent.seen:
                 self._set(agent, agent.status, agent.error)
 
     def _changed(self) -> None:

@@ -7,10 +7,13 @@ from contextlib import suppress
 from typing import Final
 
 from synapse.client.overview import Need
+from synapse.core.text import safe_line
 from synapse.core.types import Clock
 from synapse.notices.log import NoticeLog, Result
-from synapse.notices.rules import Notice, Rules, notice_of, one_line
+from synapse.notices.rules import Notice, Rules, notice_of
 
+Notify = Callable[[Need, Collection[str], Callable[[str], None]], None]
+"""Tells about a need of the agent with these names, by writing to the terminal."""
 OUTLET: Final = "terminal"
 BELL: Final = "\a"
 _END: Final = "\x1b\\"
@@ -45,7 +48,7 @@ def sequence_for(notice: Notice, environ: Mapping[str, str]) -> str:
     if environ.get("TMUX") or terminal.startswith(("screen", "tmux", "linux")):
         return BELL
     # A semicolon ends a field of the sequence.
-    title, text = (one_line(part).replace(";", ",") for part in (notice.title, notice.text))
+    title, text = (safe_line(part).replace(";", ",") for part in (notice.title, notice.text))
     if environ.get("VTE_VERSION") or terminal.startswith(("rxvt", "foot")):
         return f"{BELL}\x1b]777;notify;{title};{text}{_END}"
     return f"{BELL}\x1b]9;{title}: {text}{_END}"

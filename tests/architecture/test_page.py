@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+from synapse.core.override import override
 from tests.architecture.source_tree import PACKAGE, shown
 
 PAGE = PACKAGE / "dashboard"
@@ -69,6 +70,7 @@ class _Elements(HTMLParser):
         self.refused: list[str] = []
         self.files: list[str] = []
 
+    @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "style" or (tag == "script" and not given.get("src")):

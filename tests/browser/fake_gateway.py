@@ -14,6 +14,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from synapse.core.override import override
 from tests.architecture.source_tree import PACKAGE
 
 ACTIONS = ("read", "send", "cancel", "approve", "attach")
@@ -127,6 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     fake: FakeGateway
 
+    @override
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name for it
         """Keeps quiet: the test knows what it asks."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, Response, expect
 
-from tests.browser.painter_agent import painter
+from tests.browser.program_agent import painter
 from tests.browser.world import PHONE, World, look
 
 

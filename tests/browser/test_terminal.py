@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-from tests.browser.painter_agent import painter
+from tests.browser.program_agent import painter
 from tests.browser.world import WIDE, World, look
 
 

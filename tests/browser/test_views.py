@@ -66,7 +66,7 @@ MOUNT = """async ({ name, id, query, rows, answers }) => {
     },
     navigate: (hash) => { location.hash = hash; },
     announce: () => {}, notify: () => {}, fail: (error) => fake.failed.push(String(error)),
-    can: () => true, gate: (element) => element,
+    can: () => true, gate: (element) => element, notices: { state: "missing" },
     seen: async (agent, until) => fake.posted.push([`seen ${agent}`, until]),
   };
   fake.context = context;

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, WebError, expect
 
 from synapse.core.agent import AgentEntry
 from tests.conformance.real_gateway import RunningGateway, gateway
@@ -23,6 +23,10 @@ WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PATIENCE_MS = 20_000
 SCREENSHOTS = os.environ.get("SYNAPSE_SCREENSHOTS", "")
+NO_GATEWAY = (
+    r"ERR_CONNECTION|ERR_INTERNET_DISCONNECTED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|WebSocket connection to"
+)
+"""What a browser itself logs while it cannot reach the gateway."""
 
 PIXEL = "R0lGODlhAQABAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs="
 ASKER = """
@@ -30,7 +34,7 @@ ASKER = """
 text = "/run/"
 steps = [
   { question = "Run the command?", detail = "rm -rf build", options = ["allow: Yes", "deny: No"] },
-  { answer = "done" },
+  { answer = "did {text}" },
 ]
 
 [[rule]]
@@ -40,6 +44,28 @@ steps = [{ fail = "no more quota", reason = "quota" }]
 [[rule]]
 text = "/slow/"
 steps = [{ stream = ["one ", "two ", "three "], every = 0.3 }, { answer = "all said" }]
+
+[[rule]]
+text = "/grow/"
+steps = [
+  { artifact = "answer", text = "first half, ", last = false },
+  { question = "Go on?", options = ["allow: Yes", "deny: No"] },
+  { artifact = "answer", text = "second half", append = true },
+]
+
+[[rule]]
+text = "/choose/"
+steps = [
+  { question = "Which branch?", kind = "choice", options = ["main", "release"] },
+  { answer = "took {answer}" },
+]
+
+[[rule]]
+text = "/name/"
+steps = [
+  { question = "What is it called?", kind = "choice", takes_text = true },
+  { answer = "called {answer}" },
+]
 
 [[rule]]
 text = "/picture/"
@@ -64,6 +90,10 @@ class World:
     gateway: RunningGateway
     _gateway: ExitStack
     contexts: list[BrowserContext] = field(default_factory=list[BrowserContext])
+    faults: list[str] = field(default_factory=list[str])
+    """What went wrong in pages: errors that they logged, exceptions, what their content security policy refused."""
+    expected: str = ""
+    """A pattern of the faults that belong to the test, such as what a browser logs while the gateway is down."""
 
     def scripted(self, name: str, script: str = ASKER) -> AgentEntry:
         """Starts an agent that plays a script."""
@@ -99,16 +129,37 @@ class World:
         """Opens a browser of its own: own cookies, own storage."""
         context = self.browser.new_context(viewport=options.pop("viewport", WIDE), **options)
         context.set_default_timeout(PATIENCE_MS)
+        context.on("console", self._note)
+        context.on("weberror", self._note)
         self.contexts.append(context)
         return context
 
+    def _note(self, said: ConsoleMessage | WebError) -> None:
+        if isinstance(said, WebError):
+            self.faults.append(str(said.error))
+        elif said.type == "error" or "Content Security Policy" in said.text:
+            self.faults.append(f"{said.text} ({said.location.get('url', '')})")
+
+    def check_faults(self) -> None:
+        """Fails if a page had a fault that its test did not expect, and forgets those that it did."""
+        unexpected = [one for one in self.faults if not self.expected or not re.search(self.expected, one)]
+        self.faults.clear()
+        self.expected = ""
+        assert unexpected == []
+
+    def close_pages(self) -> None:
+        """Closes all browsers of the machine."""
+        for context in self.contexts:
+            context.close()
+        self.contexts.clear()
+
     def page(self, path: str = "", *, flags: tuple[str, ...] = (), **options: Any) -> Page:
-        """Opens the dashboard by a new link, and waits until it is live; fails on any error that the page logs."""
+        """Opens the dashboard by a new link, and waits until it is live; `path` is an address such as `#/flow`."""
         page = self.context(**options).new_page()
         page.goto(self.link(*flags))
         expect_live(page)
         if path:
-            page.goto(f"{self.gateway.url}/{path}")
+            go(page, path)
         return page
 
     def stop_gateway(self, *, kill: bool = False) -> None:
@@ -127,18 +178,22 @@ class World:
 
 
 @contextmanager
-def world(home: Path, browser: Browser) -> Generator[World]:
-    """Runs a gateway without agents; the test adds them."""
+def world(home: Path, browser: Browser, config: str = "") -> Generator[World]:
+    """Runs a gateway, without agents if `config` names none; the test adds them."""
     with ExitStack() as agents:
         running = ExitStack()
-        started = running.enter_context(gateway(home, "", "--grpc-port", "0"))
+        started = running.enter_context(gateway(home, config, "--grpc-port", "0"))
         made = World(home, browser, agents, started, running)
         try:
             yield made
         finally:
-            for context in made.contexts:
-                context.close()
+            made.close_pages()
             made.stop_gateway()
+
+
+def go(page: Page, address: str) -> None:
+    """Goes to another view of the open page, as a link in it does."""
+    page.evaluate("address => { location.hash = address; }", address)
 
 
 def expect_live(page: Page) -> None:

@@ -108,6 +108,11 @@ class World:
         self.clock = FakeClock()
         self.watched: Counter[str] = Counter()
         """How many streams of each agent's status are open."""
+        self.may_leave = asyncio.Event()
+        """Holds back the end of a stream of statuses until it is set."""
+        self.may_leave.set()
+        self.leaving: asyncio.Queue[str] = asyncio.Queue()
+        """The agents whose streams are about to end."""
         self.unreachable: dict[str, SynapseError] = {}
         """Why the host of an agent does not answer."""
         self._direct: set[str] = set()
@@ -169,6 +174,8 @@ class World:
                 async for status in statuses:
                     yield json.loads(to_json(status_object(status)))
         finally:
+            self.leaving.put_nowait(name)
+            await self.may_leave.wait()
             self.watched[name] -= 1
 
     async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any] | None:

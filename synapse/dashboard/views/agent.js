@@ -3,12 +3,13 @@
 import { ago, clock, fill, h, keyed, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
-import { mark, nameOf, stateLabel, word } from "../rows.js";
+import { mark, nameOf, stateLabel, taskAddress, taskLink, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
-import { senderName } from "../task_words.js";
+import { senderName, stepWord } from "../task_words.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 const PAGE = 30; // tasks of the agent that are shown
+const PREVIEW = 300; // characters of a text in the row of a task, at most
 
 export const view = {
   name: "agent",
@@ -38,9 +39,13 @@ export const view = {
     const draw = () => {
       const row = live.row(id);
       if (!row) return drawMissing();
-      fill(head, PHONE.matches ? h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹") : null, mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
+      const back = h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹");
+      const address = `#/send?to=${encodeURIComponent(row.id)}`;
+      const send = h("a", { class: "button", href: address, "aria-label": `Send a message to ${row.name}` }, "Send");
+      fill(head, PHONE.matches ? back : null,
+        mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
         h("span", { class: "muted" }, [row.agent_type, row.folder, row.machine].filter(Boolean).join(" · ")),
-        h("div", { class: "end" }, h("a", { class: "button", href: `#/send?to=${encodeURIComponent(row.id)}`, "aria-label": `Send a message to ${row.name}` }, "Send")));
+        h("div", { class: "end" }, send));
       drawNeeds(row);
       drawTerminal(row);
       drawWork(row);
@@ -72,14 +77,14 @@ export const view = {
       closeTerminal();
       box.hidden = false;
       if (way === "none") box.hidden = true;
-      else if (!context.session.actions.includes("attach")) fill(box, h("p", { class: "muted" }, "This session may not see terminals (action: attach)."));
-      else if (way === "away") fill(box, h("p", { class: "muted" }, `Not reachable: ${row.why}`));
+      else if (!context.session.actions.includes("attach")) fill(box, note("This session may not see terminals."));
+      else if (way === "away") fill(box, note(`Not reachable: ${row.why}`));
       else if (way === "text") terminal = mountScreen(box, { agent: row.id, context, lines: 200, every: 1000 });
       else openTerminal(row);
     };
 
     const openTerminal = async (row) => {
-      fill(box, h("p", { class: "muted" }, "Opening the terminal…"));
+      fill(box, note("Opening the terminal…"));
       const { mountTerminal } = await import("../terminal.js"); // large: only for those who look at one
       if (leaving.signal.aborted || terminalOf !== "live") return;
       fill(box);
@@ -94,11 +99,20 @@ export const view = {
 
     const drawWork = (row) => {
       const lines = [];
-      if (row.task) lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(row.task.id), ` from ${nameOf(row.task.from, live.rows)} (${word(row.task.receipt)}): `, reveal(row.task.text)));
+      if (row.task) {
+        const { id: taskId, from, receipt, text } = row.task;
+        lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(taskId),
+          ` from ${nameOf(from, live.rows)} (${stepWord(receipt)}): `, reveal(text)));
+      }
       const waiting = tasks.filter((task) => task.state === "submitted" && task.id !== row.task?.id).reverse();
-      if (row.queue) lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, waiting.map((task) =>
-        h("li", {}, taskLink(task.id), h("span", { class: "muted" }, `from ${senderName(task, live.rows)}`), h("span", { class: "text" }, task.text))))));
-      for (const owed of row.owes) lines.push(h("div", {}, `owes ${nameOf(owed.to, live.rows)} an answer: `, taskLink(owed.task_id), ` “${owed.text}”`));
+      if (row.queue) {
+        const items = waiting.map((task) => h("li", {}, taskLink(task.id),
+          h("span", { class: "muted" }, `from ${senderName(task, live.rows)}`), h("span", { class: "text" }, reveal(task.text))));
+        lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, items)));
+      }
+      for (const { to, task_id: taskId, text } of row.owes) {
+        lines.push(h("div", {}, `owes ${nameOf(to, live.rows)} an answer: `, taskLink(taskId), " “", reveal(text), "”"));
+      }
       if (row.store_fault) lines.push(h("p", { class: "warning" }, row.store_fault));
       lines.push(h("div", { class: "muted" }, `${word(row.agent_state)}, known from ${row.source || "its host"}`));
       fill(work, lines);
@@ -106,14 +120,16 @@ export const view = {
 
     const drawHistory = () => {
       if (tasks.length === 0) return fill(history, h("li", { class: "muted message" }, "No messages yet."));
-      const items = shown === "messages" ? tasks.map((task) => messageOf(task, senderName(task, live.rows))) : tasks.flatMap((task) => stepsOf(task, senderName(task, live.rows))).sort((one, other) => (one.at < other.at ? 1 : -1)).map((step) => step.element);
-      fill(history, items);
+      if (shown === "messages") return fill(history, tasks.map((task) => messageOf(task, live.rows)));
+      const steps = tasks.flatMap((task) => task.receipts.map((receipt) => ({ task, receipt })));
+      steps.sort((one, other) => newestFirst(one.receipt.at, other.receipt.at));
+      fill(history, steps.map((step) => stepOf(step, live.rows)));
     };
 
     const load = async () => {
       try {
-        const answer = await api.get(`/dashboard/tasks?agent=${encodeURIComponent(id)}&limit=${PAGE}`, { signal: leaving.signal });
-        tasks = answer.tasks;
+        const path = `/dashboard/tasks?agent=${encodeURIComponent(id)}&limit=${PAGE}`;
+        ({ tasks } = await api.get(path, { signal: leaving.signal }));
       } catch (error) {
         if (!leaving.signal.aborted) context.fail(error);
         return;
@@ -125,7 +141,8 @@ export const view = {
 
     /** Whoever has the agent open has its answers before the eyes; only a visible page counts. */
     const markSeen = (row) => {
-      const ended = row.needs.filter((need) => need.can.includes("seen") && need.kind === "done").map((need) => need.asked_at).sort().at(-1) ?? "";
+      const answered = row.needs.filter((need) => need.kind === "done").map((need) => need.asked_at);
+      const ended = answered.sort().at(-1) ?? "";
       if (ended <= seenUntil || document.visibilityState !== "visible" || !context.can("read")) return;
       seenUntil = ended;
       context.seen(row.id, ended).catch(context.fail);
@@ -133,7 +150,8 @@ export const view = {
 
     const onTask = ({ task }) => {
       if (task.agent !== id && task.agent_id !== id && task.agent_id !== live.row(id)?.agent_id) return;
-      tasks = [task, ...tasks.filter((one) => one.id !== task.id)].sort((one, other) => (one.created_at < other.created_at ? 1 : -1)).slice(0, PAGE);
+      const others = tasks.filter((one) => one.id !== task.id);
+      tasks = [task, ...others].sort((one, other) => newestFirst(one.created_at, other.created_at)).slice(0, PAGE);
       drawHistory();
     };
 
@@ -149,7 +167,7 @@ export const view = {
     const onVisible = () => draw();
     PHONE.addEventListener("change", onSize);
     document.addEventListener("visibilitychange", onVisible);
-    const offs = [live.on("rows", draw), live.on("task", onTask), live.on("resync", load), live.on("connection", () => live.isLive || draw())];
+    const offs = [live.on("rows", draw), live.on("task", onTask), live.on("resync", load)];
     draw();
     load();
 
@@ -186,26 +204,29 @@ function tabList(names, choose) {
   return h("div", { class: "switch", role: "tablist", "aria-label": "History" }, buttons);
 }
 
-function taskLink(id) {
-  return h("a", { class: "link mono", href: `#/tasks/${encodeURIComponent(id)}` }, id.slice(0, 8));
+function note(text) {
+  return h("p", { class: "muted" }, text);
 }
 
-function messageOf(task, sender) {
+function newestFirst(one, other) {
+  return one < other ? 1 : -1;
+}
+
+function messageOf(task, rows) {
   return h("li", { class: "message" },
-    h("div", { class: "message-head" }, h("strong", {}, sender), ago(task.created_at), taskLink(task.id), h("span", {}, word(task.state)), h("span", {}, word(task.receipt))),
-    h("div", { class: "prose" }, reveal(task.text), cut(task.text) ? " …" : null),
-    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), cut(task.answer) ? [" … ", h("a", { class: "link", href: `#/tasks/${encodeURIComponent(task.id)}` }, "whole answer")] : null) : null);
+    h("div", { class: "message-head" }, h("strong", {}, senderName(task, rows)), ago(task.created_at), taskLink(task.id),
+      h("span", {}, word(task.state)), h("span", {}, stepWord(task.receipt))),
+    h("div", { class: "prose" }, reveal(task.text), moreOf(task, task.text)),
+    task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), moreOf(task, task.answer)) : null);
 }
 
-/** Rows of tasks have the beginning of long texts. */
-function cut(text) {
-  return text.length >= 300;
+/** Returns the way to the whole text, if the row of the task has only its beginning. */
+function moreOf(task, text) {
+  return text.length < PREVIEW ? null : ["… ", h("a", { class: "link", href: taskAddress(task.id) }, "all of it")];
 }
 
-function stepsOf(task, sender) {
-  return task.receipts.map(({ step, at, source }) => ({
-    at,
-    element: h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, word(step)),
-      h("span", { class: "text" }, taskLink(task.id), ` ${sender}: ${task.text}`, source ? h("span", { class: "muted" }, ` · ${source}`) : null)),
-  }));
+function stepOf({ task, receipt: { step, at, source } }, rows) {
+  return h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, stepWord(step)),
+    h("span", { class: "text" }, taskLink(task.id), ` ${senderName(task, rows)}: `, reveal(task.text),
+      source ? h("span", { class: "muted" }, ` · ${source}`) : null));
 }

@@ -1,11 +1,20 @@
-/** Agents: who is doing what? Every agent with its state, its work and a small live picture of its screen. */
+/**
+ * Agents: who is doing what? Every agent with its state, its work and a small live picture of its screen.
+ *
+ * Wide screens can pin up to six of them. A pinned one is larger; a click or Enter makes it the live terminal until the
+ * focus leaves it. The focus alone does not: a terminal takes the Tab key, too, and would catch those who pass by.
+ */
 
 import { fill, h, keyed } from "../dom.js";
-import { nameOf, rowParts } from "../rows.js";
+import { agentAddress, nameOf, rowParts } from "../rows.js";
 import { mountScreen } from "../screen.js";
 import { noAgents } from "./inbox.js";
 
 const EVERY = 2000; // milliseconds between two pictures of a screen
+const EVERY_PINNED = 1000;
+const PINS = "synapse.pins";
+const MOST_PINS = 6;
+const WIDE = window.matchMedia("(min-width: 1200px)");
 
 export const view = {
   name: "agents",
@@ -13,10 +22,12 @@ export const view = {
 
   mount(root, context) {
     const { live } = context;
+    const pinned = h("div", { class: "pins" });
     const cards = h("div", { class: "cards" });
     const count = h("span", { class: "muted" });
     const screens = new Map();
-    root.append(h("div", { class: "view-head" }, h("h1", {}, "Agents"), count), cards);
+    let pins = JSON.parse(localStorage.getItem(PINS) ?? "[]");
+    root.append(h("div", { class: "view-head" }, h("h1", {}, "Agents"), count), pinned, cards);
 
     // A picture costs a request: only cards on the screen have one.
     const watcher = new IntersectionObserver((entries) => {
@@ -29,50 +40,109 @@ export const view = {
     const open = (box) => {
       if (screens.has(box) || box.dataset.terminal !== "true") return;
       fill(box);
-      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every: EVERY, isSmall: true }));
+      const isPinned = Boolean(box.closest(".pin"));
+      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every: isPinned ? EVERY_PINNED : EVERY, isSmall: !isPinned }));
     };
     const close = (box) => {
       screens.get(box)?.unmount();
       screens.delete(box);
     };
 
-    const make = (row) => {
-      const box = h("div", { class: "card-screen", "aria-hidden": "true", "data-agent": row.id });
-      const card = h("a", { class: "card", "data-item": true, href: `#/agents/${encodeURIComponent(row.id)}` }, h("div", { class: "row" }), box);
-      watcher.observe(box);
-      return card;
+    const openLive = async (box) => {
+      if (box.dataset.terminal !== "true" || box.dataset.live === "true") return;
+      box.dataset.live = "true";
+      const { mountTerminal } = await import("../terminal.js");
+      if (box.dataset.live !== "true" || !box.isConnected) return; // the focus has left meanwhile
+      close(box);
+      fill(box);
+      const terminal = mountTerminal(box, { agent: box.dataset.agent, context, readOnly: false });
+      screens.set(box, terminal);
+      terminal.focus();
     };
+    const closeLive = (box) => {
+      box.dataset.live = "false";
+      close(box);
+      open(box);
+    };
+
+    const setPins = (next) => {
+      pins = next;
+      localStorage.setItem(PINS, JSON.stringify(pins));
+      draw();
+    };
+
+    const make = (row) => {
+      const box = h("div", {
+        class: "card-screen", "aria-hidden": "true", "data-agent": row.id, onclick: () => context.openAgent(row.id),
+      });
+      const pin = h("button", {
+        class: "quiet pin-button", "aria-label": `Pin the terminal of ${row.name}`,
+        onclick: () => setPins([...pins, row.id]),
+      }, "Pin");
+      watcher.observe(box);
+      return h("div", { class: "card" }, h("a", { class: "row", "data-item": true, href: agentAddress(row.id) }), box, pin);
+    };
+    const makePin = (row) => {
+      const box = h("div", {
+        class: "card-screen terminal-box", tabindex: "0", "data-agent": row.id,
+        role: "group", "aria-label": `Screen of ${row.name}. Enter opens its terminal here.`,
+        onclick: () => openLive(box),
+        onkeydown: ({ key, target }) => {
+          if (key === "Enter" && target === box) openLive(box);
+        },
+        onfocusout: ({ relatedTarget }) => {
+          if (box.dataset.live === "true" && !box.contains(relatedTarget)) closeLive(box);
+        },
+      });
+      const unpin = h("button", {
+        class: "quiet pin-button", "aria-label": `Unpin the terminal of ${row.name}`,
+        onclick: () => setPins(pins.filter((id) => id !== row.id)),
+      }, "Unpin");
+      watcher.observe(box);
+      const line = h("a", { class: "row", "data-item": true, href: agentAddress(row.id) });
+      return h("div", { class: "card pin" }, line, box, unpin);
+    };
+
     const update = (card, row) => {
-      const [line, box] = card.children;
-      const said = JSON.stringify([row.name, row.state, row.since, row.why, row.queue, row.folder, row.unread, row.owes.length]);
+      const [line, box, pin] = card.children;
+      const said = JSON.stringify({ ...row, needs: null });
       if (card.dataset.said !== said) {
         card.dataset.said = said;
         line.dataset.state = row.state;
         fill(line, rowParts(row), h("span", { class: "card-foot" }, footOf(row, live)));
       }
-      const terminal = String(row.has_terminal && row.state !== "away" && context.session.actions.includes("attach"));
-      if (box.dataset.terminal === terminal) return;
-      box.dataset.terminal = terminal;
+      const maySee = row.has_terminal && row.state !== "away" && context.session.actions.includes("attach");
+      pin.hidden = !card.matches(".pin") && (!maySee || pins.length >= MOST_PINS);
+      if (box.dataset.terminal === String(maySee)) return;
+      box.dataset.terminal = String(maySee);
       close(box);
-      if (terminal === "false") fill(box, h("p", { class: "muted" }, whyNoScreen(row)));
+      if (!maySee) fill(box, h("p", { class: "muted" }, whyNoScreen(row)));
       else if (box.isConnected) open(box);
     };
 
     const draw = () => {
-      count.textContent = live.rows.length ? `${live.rows.length} running` : "";
-      if (live.rows.length === 0) return fill(cards, live.connection.state === "connecting" ? h("p", { class: "empty" }, "Connecting…") : noAgents());
+      const away = live.rows.filter((row) => row.state === "away").length;
+      count.textContent = live.rows.length ? `${live.rows.length - away} running${away ? `, ${away} away` : ""}` : "";
+      if (live.rows.length === 0) {
+        fill(pinned);
+        return fill(cards, live.isLive ? noAgents() : h("p", { class: "empty" }, "Connecting…"));
+      }
       cards.querySelector(".empty")?.remove();
-      keyed(cards, live.rows, (row) => row.id, make, update);
-      for (const box of screens.keys()) if (!box.isConnected) close(box);
+      const large = WIDE.matches ? pins.map((id) => live.row(id)).filter(Boolean) : [];
+      keyed(pinned, large, (row) => row.id, makePin, update);
+      keyed(cards, live.rows.filter((row) => !large.includes(row)), (row) => row.id, make, update);
+      for (const box of [...screens.keys()]) if (!box.isConnected) close(box);
     };
 
     const off = live.on("rows", draw);
+    WIDE.addEventListener("change", draw);
     draw();
     return {
       unmount() {
         off();
+        WIDE.removeEventListener("change", draw);
         watcher.disconnect();
-        for (const box of screens.keys()) close(box);
+        for (const box of [...screens.keys()]) close(box);
       },
     };
   },

@@ -3,7 +3,7 @@
 import { fill, h } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, settledBy, subjectOf } from "../need.js";
-import { mark, needsOf, stateLabel, stateOfNeed } from "../rows.js";
+import { needAddress, needsOf, rowParts, stateOfNeed } from "../rows.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 
@@ -17,6 +17,7 @@ export const view = {
     const heading = h("h1", {}, "Inbox");
     const back = h("a", { class: "button quiet", href: "#/inbox" }, "‹ Inbox");
     const head = h("div", { class: "view-head" }, heading);
+    const notices = noticesButton(context.notices);
     let chosen = params.query.get("need") ?? "";
     const cards = new Map();
     root.append(head, list);
@@ -29,7 +30,7 @@ export const view = {
       for (const [id, card] of cards) if (!open.has(id)) vanish(id, card);
       if (PHONE.matches && !chosen) return drawList(needs);
       const one = PHONE.matches && chosen;
-      fill(head, one ? back : heading, one ? null : h("span", { class: "muted" }, sentence(needs.length)));
+      fill(head, ...(one ? [back] : [heading, h("span", { class: "muted" }, sentence(needs.length)), notices]));
       const shown = one ? needs.filter((need) => need.id === chosen) : needs;
       const elements = shown.map((need) => cardOf(need).element);
       const gone = [...list.querySelectorAll(".need.gone")];
@@ -39,10 +40,13 @@ export const view = {
     };
 
     const drawList = (needs) => {
-      fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)));
-      fill(list, needs.map((need) => h("a", { class: "row", "data-item": true, "data-state": stateOfNeed(need.kind), href: `#/inbox?need=${encodeURIComponent(need.id)}` },
-        mark(stateOfNeed(need.kind)), h("span", { class: "row-name" }, need.name), stateLabel({ state: stateOfNeed(need.kind), since: need.asked_at }),
-        h("span", { class: "row-why" }, need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`))));
+      fill(head, heading, h("span", { class: "muted" }, sentence(needs.length)), notices);
+      fill(list, needs.map((need) => {
+        const state = stateOfNeed(need.kind);
+        const why = need.detail.startsWith(need.title) ? need.detail : `${need.title}  ${need.detail}`;
+        return h("a", { class: "row", "data-item": true, "data-state": state, href: needAddress(need.id) },
+          rowParts({ name: need.name, state, since: need.asked_at, why }));
+      }));
       if (needs.length === 0) fill(list, empty(live, false));
     };
 
@@ -51,7 +55,7 @@ export const view = {
       const card = cards.get(need.id);
       if (card?.said === said) return card;
       // A field that a person types into stays, even if a word of the question changed.
-      if (card && card.element.contains(document.activeElement) && document.activeElement.matches("textarea")) return card;
+      if (card?.element.querySelector("textarea:focus")) return card;
       const made = Object.assign(needCard(need, context), { need, said });
       if (card) card.element.replaceWith(made.element);
       cards.set(need.id, made);
@@ -106,6 +110,24 @@ export const view = {
   },
 };
 
+/** Returns the switch for browser notifications; none where the browser has no notifications. */
+function noticesButton(notices) {
+  if (notices.state === "missing") return null;
+  const button = h("button", { class: "quiet end" });
+  const show = () => {
+    button.textContent = notices.state === "blocked" ? "Notifications are blocked" : `Notify me: ${notices.state}`;
+    button.disabled = notices.state === "blocked";
+    button.title = button.disabled ? "Allow notifications for this address in the browser's settings." : "";
+    button.setAttribute("aria-pressed", String(notices.state === "on"));
+  };
+  button.addEventListener("click", async () => {
+    await notices.toggle();
+    show();
+  });
+  show();
+  return button;
+}
+
 function place(list, elements) {
   elements.forEach((element, index) => {
     if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
@@ -120,7 +142,10 @@ function sentence(count) {
 
 function empty(live, isOne) {
   if (live.connection.state === "connecting") return [h("p", { class: "empty" }, "Connecting…")];
-  if (isOne) return [h("div", { class: "empty" }, h("h2", {}, "This is settled."), h("a", { class: "link", href: "#/inbox" }, "Back to the Inbox"))];
+  if (isOne) {
+    const back = h("a", { class: "link", href: "#/inbox" }, "Back to the Inbox");
+    return [h("div", { class: "empty" }, h("h2", {}, "This is settled."), back)];
+  }
   if (live.rows.length === 0) return [noAgents()];
   const away = live.rows.filter((row) => row.state === "away").map((row) => row.name);
   return [h("div", { class: "empty" }, h("h2", {}, "Nobody needs you."),
@@ -130,6 +155,7 @@ function empty(live, isOne) {
 
 /** Returns how to start a first agent. */
 export function noAgents() {
-  return h("div", { class: "empty" }, h("h2", {}, "No agents yet."), h("p", {}, "Start one in a terminal, in the folder it should work in:"),
+  return h("div", { class: "empty" }, h("h2", {}, "No agents yet."),
+    h("p", {}, "Start one in a terminal, in the folder it should work in:"),
     h("pre", {}, "synapse claude\nsynapse start codex --name reviewer"));
 }

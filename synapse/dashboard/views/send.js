@@ -1,9 +1,11 @@
 /** Send: a message to any agent, with files and a priority; its receipts and its answer appear as they come. */
 
 import { fill, h, reveal } from "../dom.js";
-import { word } from "../rows.js";
+import { taskLink, word } from "../rows.js";
+import { stepWord } from "../task_words.js";
 
-const PRIORITIES = [[1, "1 · when there is nothing else"], [2, "2 · low"], [3, "3 · normal"], [4, "4 · before others"], [5, "5 · interrupt its current work"]];
+const PRIORITIES = ["when there is nothing else", "low", "normal", "before others", "interrupt its current work"];
+const NORMAL = 3;
 const STEPS = ["queued", "typed", "submitted", "turn_started", "answered"];
 const ENDED = new Set(["completed", "failed", "canceled", "rejected"]);
 
@@ -15,14 +17,18 @@ export const view = {
     const { api, live } = context;
     const leaving = new AbortController();
     const to = h("select", { id: "send-to", required: true });
-    const priority = h("select", { id: "send-priority" }, PRIORITIES.map(([value, label]) => h("option", { value: String(value), selected: value === 3 }, label)));
-    const text = h("textarea", { id: "send-text", placeholder: "What should it do?", "aria-keyshortcuts": "Control+Enter" });
+    const priority = h("select", { id: "send-priority" }, PRIORITIES.map((label, index) =>
+      h("option", { value: String(index + 1), selected: index + 1 === NORMAL }, `${index + 1} · ${label}`)));
+    const text = h("textarea", {
+      id: "send-text", placeholder: "What should it do?", "aria-keyshortcuts": "Control+Enter",
+    });
     const picker = h("input", { type: "file", multiple: true, id: "send-files", "aria-label": "Files" });
     const fileList = h("ul", { class: "files" });
     const size = h("p", { class: "muted" });
     const button = h("button", { class: "primary decide", type: "submit" }, "Send");
     const sent = h("div", { class: "send", "aria-live": "polite" });
-    const drop = h("div", { class: "drop" }, h("div", { class: "actions" }, picker, h("span", { class: "muted" }, "or drop files here")), fileList, size);
+    const drop = h("div", { class: "drop" },
+      h("div", { class: "actions" }, picker, h("span", { class: "muted" }, "or drop files here")), fileList, size);
     let files = [];
     let wanted = params.query.get("to") ?? "";
 
@@ -31,19 +37,31 @@ export const view = {
         h("div", { class: "field" }, h("label", { for: "send-to" }, "To"), to),
         h("div", { class: "field" }, h("label", { for: "send-priority" }, "Priority"), priority)),
       h("div", { class: "field" }, h("label", { for: "send-text" }, "Message"), text),
-      drop, h("div", { class: "actions verdict" }, context.gate(button, "send"), h("span", { class: "muted" }, "Ctrl+Enter sends")));
+      drop, h("div", { class: "actions verdict" }, context.gate(button, "send"),
+        h("span", { class: "muted" }, "Ctrl+Enter sends")));
     root.append(h("div", { class: "view-head" }, h("h1", {}, "Send")), form, sent);
 
     const drawAgents = () => {
       const chosen = to.value || wanted;
-      const options = live.rows.map((row) => h("option", { value: row.id, selected: row.id === chosen }, `${row.name} · ${word(row.state)}${row.queue ? ` · ${row.queue} queued` : ""}`));
-      fill(to, live.row(chosen) ? null : h("option", { value: "" }, live.rows.length ? "choose an agent" : "no agent is running"), options);
+      const options = live.rows.map((row) => {
+        const words = [row.name, word(row.state), row.queue ? `${row.queue} queued` : ""];
+        return h("option", { value: row.id }, words.filter(Boolean).join(" · "));
+      });
+      const nobody = h("option", { value: "" }, live.rows.length ? "choose an agent" : "no agent is running");
+      fill(to, live.row(chosen) ? null : nobody, options);
       to.value = live.row(chosen)?.id ?? "";
     };
 
     const drawFiles = () => {
-      fill(fileList, files.map((file, index) => h("li", {}, h("span", { class: "name" }, reveal(file.name)), h("span", { class: "muted" }, bytes(file.size)),
-        h("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: () => { files.splice(index, 1); drawFiles(); } }, "×"))));
+      fill(fileList, files.map((file) => {
+        const remove = () => {
+          files = files.filter((one) => one !== file);
+          drawFiles();
+        };
+        return h("li", {}, h("span", { class: "name" }, reveal(file.name)),
+          h("span", { class: "muted" }, bytes(file.size)),
+          h("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: remove }, "×"));
+      }));
       const total = files.reduce((sum, file) => sum + file.size, 0);
       const most = Math.floor((context.session.max_body_bytes - new Blob([text.value]).size) * 0.74); // in base64
       size.textContent = files.length ? `${bytes(total)} of at most ${bytes(most)}` : `At most ${bytes(most)} in all.`;
@@ -57,9 +75,10 @@ export const view = {
       drawFiles();
     };
     picker.addEventListener("change", () => { add(picker.files); picker.value = ""; });
-    root.addEventListener("dragover", onDrag);
-    root.addEventListener("dragleave", onDrag);
-    root.addEventListener("drop", onDrop);
+    const { signal } = leaving;
+    root.addEventListener("dragover", onDrag, { signal });
+    root.addEventListener("dragleave", onDrag, { signal });
+    root.addEventListener("drop", onDrop, { signal });
     function onDrag(event) {
       if (![...event.dataTransfer.types].includes("Files")) return;
       event.preventDefault();
@@ -90,7 +109,8 @@ export const view = {
         const said = JSON.stringify([agent, body]);
         if (offered && offered !== said) messageId = crypto.randomUUID();
         offered = said;
-        const { task } = await api.post(`/dashboard/agents/${encodeURIComponent(agent)}/messages`, { ...body, message_id: messageId });
+        const path = `/dashboard/agents/${encodeURIComponent(agent)}/messages`;
+        const { task } = await api.post(path, { ...body, message_id: messageId });
         messageId = crypto.randomUUID();
         offered = "";
         text.value = "";
@@ -108,22 +128,24 @@ export const view = {
       const steps = h("ol", { class: "steps" });
       const answer = h("div", { class: "prose answer" });
       const line = h("div", { class: "message-head" });
-      sent.prepend(h("article", { class: "sent" }, line, h("div", { class: "prose muted" }, reveal(textIn(task.message))), steps, answer));
+      const message = h("div", { class: "prose muted" }, reveal(textIn(task.message)));
+      sent.prepend(h("article", { class: "sent" }, line, message, steps, answer));
       const draw = (now) => {
         const reached = (now.metadata.receipts ?? []).map((one) => one.step);
         const last = STEPS.indexOf(reached.at(-1));
         // Some agents skip a step, and one that ended otherwise has no step to come.
         const shownSteps = last < 0 ? reached : [...reached, ...STEPS.slice(last + 1)];
-        fill(line, h("strong", {}, `to ${agent}`), h("a", { class: "link mono", href: `#/tasks/${encodeURIComponent(now.id)}` }, now.id.slice(0, 8)), h("span", {}, word(now.status)),
+        fill(line, h("strong", {}, `to ${agent}`), taskLink(now.id), h("span", {}, word(now.status)),
           now.metadata.note ? h("span", {}, now.metadata.note) : null);
-        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, word(step))));
+        fill(steps, shownSteps.map((step) => h("li", { "data-reached": reached.includes(step) }, stepWord(step))));
         fill(answer, reveal(answerIn(now)));
         answer.hidden = !answer.hasChildNodes();
       };
       draw(task);
+      const path = `/dashboard/tasks/${encodeURIComponent(task.id)}/events`;
       while (!leaving.signal.aborted && !ENDED.has(task.status)) {
         try {
-          for await (const { data } of api.stream(`/dashboard/tasks/${encodeURIComponent(task.id)}/events`, { signal: leaving.signal })) {
+          for await (const { data } of api.stream(path, { signal: leaving.signal })) {
             if (data.task) draw((task = data.task));
           }
         } catch (error) {
@@ -141,7 +163,6 @@ export const view = {
       unmount() {
         off();
         leaving.abort();
-        for (const [name, listener] of [["dragover", onDrag], ["dragleave", onDrag], ["drop", onDrop]]) root.removeEventListener(name, listener);
       },
     };
   },
@@ -173,7 +194,8 @@ async function encoded(file) {
     reader.onerror = () => reject(new Error(`${file.name} cannot be read: ${reader.error.message}`));
     reader.readAsDataURL(file);
   });
-  return { name: file.name, media_type: file.type || "application/octet-stream", data: url.slice(url.indexOf(",") + 1) };
+  const data = url.slice(url.indexOf(",") + 1);
+  return { name: file.name, media_type: file.type || "application/octet-stream", data };
 }
 
 function bytes(count) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -44,8 +45,9 @@ class PtyDriver:
         self._clock = clock
         self._prompt_files = prompt_files
         self._watcher = ScreenWatcher(profile, program.screen, program.pump, clock, program.has_unread)
+        questions = QuestionTracker(profile, run=secrets.token_hex(4))
         self._context = PtyContext(
-            program=program, profile=profile, clock=clock, watcher=self._watcher, questions=QuestionTracker(profile)
+            program=program, profile=profile, clock=clock, watcher=self._watcher, questions=questions
         )
         self._key_submitter = KeySubmitter(self._context)
         self._answerer = Answerer(self._context)

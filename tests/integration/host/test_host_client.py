@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from synapse.attach.frames import Exited, Hello, Role, decode_to_viewer, encode
+from synapse.attach.terminal_frames import HOST_TERMINAL, Input, Kind, Open, encode_from_viewer, split
 from synapse.client.http import HostAddress, request
 from synapse.client.overview import Row, row_of
 from synapse.config.process import SystemClock
@@ -161,9 +162,28 @@ async def test_bytes_go_both_ways_through_an_opened_terminal(home: Path) -> None
                 await hosts.open_terminal(entry)
 
 
+async def test_a_terminal_is_followed_by_offset(home: Path) -> None:
+    with dummy_host(home) as entry:
+        hosts = client_of(home)
+        async with asyncio.timeout(BOUND):
+            terminal = await hosts.follow_terminal(entry)
+            wanted = Open(agent="", after=None, run="", columns=80, rows=24, types=True)
+            await terminal.send(encode_from_viewer(HOST_TERMINAL, wanted))
+            await terminal.send(encode_from_viewer(HOST_TERMINAL, Input(b"good morning\r")))
+            shown = b""
+            while b"echo: good morning" not in shown:
+                data = await terminal.receive()
+                assert data is not None, f"it was closed; it showed {shown!r}"
+                frame = split(data)
+                shown += frame.payload if frame.kind in (Kind.SNAPSHOT, Kind.OUTPUT) else b""
+            await terminal.close()
+
+
 async def test_an_agent_without_a_terminal_says_so(home: Path) -> None:
-    with scripted_host(home) as entry, pytest.raises(UnsupportedOperation, match="no terminal"):
-        await client_of(home).open_terminal(entry)
+    with scripted_host(home) as entry:
+        for connect in (client_of(home).open_terminal, client_of(home).follow_terminal):
+            with pytest.raises(UnsupportedOperation, match="no terminal"):
+                await connect(entry)
 
 
 async def test_what_a_terminal_shows_is_read_once_for_each_version(home: Path) -> None:

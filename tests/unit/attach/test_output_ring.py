@@ -30,7 +30,7 @@ async def test_it_keeps_what_it_promises_and_little_more() -> None:
         ring.append(b"%09d\n" % number * 100)
 
     assert ring.end == 3_000_000
-    assert KEPT_BYTES <= ring.end - ring.start < KEPT_BYTES + 8192
+    assert KEPT_BYTES <= ring.end - ring.start < KEPT_BYTES + 65536
     assert ring.read(ring.end - 10, 10) == b"000002999\n"
     assert ring.read(ring.start, 10) is not None
 

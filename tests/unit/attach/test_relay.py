@@ -28,6 +28,7 @@ from synapse.attach.terminal_frames import (
     split,
 )
 from synapse.core.errors import AgentNotFound, AgentNotResponding, SynapseError, UnsupportedOperation
+from synapse.core.override import override
 from synapse.core.registry import Channel
 
 T = TypeVar("T", bound=FromViewer)
@@ -387,3 +388,64 @@ async def test_a_relay_ends_a_while_after_its_last_viewer() -> None:
 
         await second.begins(data=b"again")
         assert (await again.sees(Snapshot)).data == b"again"
+
+
+class BusyHost(FakeHost):
+    """A host that takes nothing before the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_hear = asyncio.Event()
+        self.is_told = asyncio.Event()
+
+    @override
+    async def send(self, data: bytes | str) -> None:
+        self.is_told.set()
+        await self.may_hear.wait()
+        await super().send(data)
+
+
+async def test_a_viewer_that_leaves_while_the_host_is_busy_keeps_no_keyboard() -> None:
+    host = BusyHost()
+    host.may_hear.set()
+    async with relayed(Hosts(host)) as view:
+        looking = view()
+        await host.begins()
+        await looking.sees(Snapshot)
+        host.may_hear.clear()
+        host.is_told.clear()
+        typing = view(types=True)
+        async with asyncio.timeout(BOUND):
+            await host.is_told.wait()
+        leaving = asyncio.ensure_future(typing.leave())
+        host.may_hear.set()
+        await leaving
+
+        await looking.viewer.receive(Open(agent="ada", after=0, run="r1", columns=90, rows=30, types=True))
+        host.say(Role(types=True))
+
+        await settled(lambda: looking.relay.types(looking.viewer))
+
+
+async def test_a_relay_whose_viewer_left_before_it_had_joined_ends_too() -> None:
+    host = FakeHost()
+    async with relayed(Hosts(host), linger=0.01) as view:
+        await view().leave()
+
+        await host.hears(Open)
+        await settled(lambda: host.is_closed)
+
+
+async def test_a_relay_that_failed_without_a_viewer_does_not_end_the_one_after_it() -> None:
+    host = FakeHost()
+    hosts = Hosts(AgentNotFound("ada"), host)
+    async with relayed(hosts, linger=0.01) as view:
+        await view().leave()
+        await settled(lambda: hosts.asked == 1)
+        again = view()
+        await host.begins()
+        await again.sees(Snapshot)
+
+        await asyncio.wait({again.showing}, timeout=0.05)  # longer than the first relay would have lingered
+
+        assert view().relay is again.relay

@@ -115,7 +115,7 @@ def test_a_question_is_told_with_its_command_and_all_that_a_person_must_know() -
     assert asks["since"] == QUESTION["asked_at"]
     [need] = asks["needs"]
     assert need == {
-        "id": "q-1",
+        "id": "synapse-codex-8120:q-1",
         "kind": "permission",
         "agent": "synapse-codex-8120",
         "agent_id": "synapse-codex-8120",
@@ -142,7 +142,7 @@ def test_a_question_is_told_with_its_command_and_all_that_a_person_must_know() -
 def test_an_unknown_dialog_can_only_be_answered_in_the_terminal() -> None:
     [need] = row(status("waiting"))["needs"]
 
-    assert (need["kind"], need["id"]) == ("dialog", f"dialog:{SINCE}")
+    assert (need["kind"], need["id"]) == ("dialog", f"dialog:synapse-codex-8120:{SINCE}")
     assert (need["title"], need["next"], need["can"]) == ("it is waiting", "synapse attach codex-8120", ["attach"])
 
 
@@ -182,7 +182,7 @@ def test_held_messages_are_known_by_their_task_or_their_reason() -> None:
     [without] = row(status(held=held))["needs"]
     [with_task] = row(status(held={**held, "task_id": "task-7"}))["needs"]
 
-    assert (without["id"], with_task["id"]) == ("held:no_prompt", "held:task-7")
+    assert (without["id"], with_task["id"]) == ("held:synapse-codex-8120:no_prompt", "held:task-7")
     assert (without["kind"], without["title"]) == ("held", "2 messages held: no prompt")
 
 
@@ -241,6 +241,16 @@ def test_a_store_that_fails_is_told_with_the_command_to_type() -> None:
 
     assert (failed["why"], failed["store_fault"]) == ("the disk is full", "the disk is full")
     assert failed["needs"][0]["next"] == "synapse restart codex-8120"
+
+
+def test_needs_of_two_agents_never_have_the_same_id() -> None:
+    held = {"reason": "no_prompt", "why": "no prompt", "overdue": True, "messages": 2, "since": SINCE}
+    other = AgentEntry("synapse-codex-8121", "codex")
+
+    asking = status("waiting", question=QUESTION)
+    for same in (asking, status(store_fault="the disk is full"), status("waiting"), status(held=held)):
+        [one], [another] = (row_of(entry, same, None)["needs"] for entry in (CODEX, other))
+        assert one["id"] != another["id"]
 
 
 def test_a_working_agent_is_told_by_its_task() -> None:

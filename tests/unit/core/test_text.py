@@ -15,6 +15,7 @@ from synapse.core.text import (
     safe_line,
     safe_lines,
     sanitise,
+    without_names,
     wrap,
     wrap_own,
 )
@@ -129,12 +130,13 @@ def test_a_message_of_a_megabyte_is_wrapped() -> None:
     assert len(envelope("日本語 [A2A:x] " * 60_000)) > 600_000
 
 
-def test_text_for_people_has_no_characters_that_act_on_a_terminal() -> None:
-    assert safe_line("rm\x1b[2J -rf\nall\u202e") == "rm[2J -rf all"
-    assert safe_lines("\x1b]0;title\x07one\r\ntwo\n") == "]0;titleone\ntwo"
+def test_text_for_people_names_characters_that_act_on_a_terminal_or_hide() -> None:
+    assert safe_line("rm\x1b[2J -rf\nall\u202e") == "rm<U+001B>[2J -rf all<U+202E>"
+    assert safe_lines("\x1b]0;title\x07one\r\nt\u200bwo\n") == "<U+001B>]0;title<U+0007>one\nt<U+200B>wo"
+    assert without_names(safe_line("rm\u200b -rf\U000e0041")) == "rm -rf"
 
 
 def test_long_text_for_people_is_cut_and_says_so() -> None:
     assert len(safe_line("x" * 10_000)) == LONGEST_LINE
-    assert len(safe_lines("x" * 10_000)) == LONGEST_DETAIL
-    assert safe_lines("rm a\n" * 100).endswith("rm a\n… (truncated: the agent's terminal shows the rest)")
+    assert len(safe_lines("x" * 100_000)) == LONGEST_DETAIL
+    assert safe_lines("rm a\n" * 3000).endswith("rm a\n… (truncated: the agent's terminal shows the rest)")

@@ -21,6 +21,7 @@ from synapse.core.errors import (
     AgentNotFound,
     AgentNotResponding,
     Forbidden,
+    RegistryFailed,
     StoreFailed,
     TaskNotFound,
     UnsupportedOperation,
@@ -43,6 +44,7 @@ from synapse.core.requests import (
     WatchOverview,
 )
 from synapse.core.task import Task, TaskState
+from synapse.core.waiting import pause
 from synapse.gateway import overview, tasks
 from synapse.gateway.overview import AWAY_SECONDS, limited_row
 from tests.fakes.driver import FakeDriver
@@ -67,6 +69,9 @@ class Viewer:
             while not (found := holds()):
                 self.got.append(await anext(self._updates))
         return found
+
+    async def close(self) -> None:
+        await self._updates.aclose()
 
     async def read(self, count: int = 1) -> list[OverviewUpdate]:
         wanted = len(self.got) + count
@@ -103,7 +108,7 @@ async def viewing(here: World, caller: Caller = OPERATOR, after: int | None = No
         await viewer.read()
         yield viewer
     finally:
-        await updates.aclose()
+        await viewer.close()
 
 
 async def answered(here: World, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada") -> Task:
@@ -150,6 +155,21 @@ async def test_two_viewers_share_one_stream_of_each_host_which_ends_with_the_las
         assert here.watched.total() == 0
 
 
+async def test_a_viewer_who_comes_while_the_last_one_leaves_sees_all_agents() -> None:
+    async with world() as here:
+        for turns in range(40):
+            first = await here.ask(WatchOverview(), OPERATOR)
+            await anext(first)
+            leaving = asyncio.create_task(first.aclose())
+            for _ in range(turns):
+                await pause(0)
+            async with viewing(here) as second:
+                await leaving
+                assert [row["id"] for row in here.follower.rows()] == ["ada", BOB_NAME], turns
+                assert second.state("ada") == "ready"
+                assert here.watched == {"ada": 1, "bob": 1}
+
+
 async def test_a_viewer_who_resumes_loses_nothing_and_gets_nothing_twice() -> None:
     async with world() as here:
         async with viewing(here) as before:
@@ -185,6 +205,8 @@ async def test_a_viewer_who_missed_too_much_is_told_to_load_anew(after: int, mon
 async def test_a_viewer_who_reads_too_slowly_is_told_to_load_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_QUEUED_UPDATES", 1)
     async with world(feed_buffer=2) as here, viewing(here) as viewer:
+        # By the first sign of life the stream has left the log behind: what is in the log is never missed.
+        await viewer.until(lambda: isinstance(viewer.got[-1], StreamAlive))
         for number in range(5):
             await answered(here, f"message {number}")
         last = await here.store.last_seq()
@@ -237,6 +259,15 @@ async def test_an_agent_that_left_is_away_for_a_while_and_then_gone() -> None:
         assert viewer.state("ada") == "ready"
 
 
+async def test_an_agent_that_was_missing_for_a_moment_is_followed_again() -> None:
+    async with world() as here, viewing(here) as viewer:
+        bob = here.desks.pop("bob")
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "away")
+        here.desks["bob"] = bob
+
+        await viewer.until(lambda: viewer.state(BOB_NAME) == "ready")
+
+
 async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_again() -> None:
     store = MemoryStore()
     carl = AgentEntry("synapse-codex-8122", "codex", name="carl", inbox="carl")
@@ -249,6 +280,31 @@ async def test_an_agent_that_comes_is_shown_and_one_that_restarts_is_followed_ag
         await viewer.until(lambda: (row := viewer.row("carl")) and row["agent_id"] == "synapse-codex-8123")
         await viewer.until(lambda: viewer.state("carl") == "ready")
         assert here.watched["carl"] == 1
+
+
+@pytest.mark.parametrize("failure", [RegistryFailed("no folder"), ValueError("a defect")])
+async def test_agents_are_followed_while_the_registry_cannot_be_read(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    carl = AgentEntry("synapse-codex-8122", "codex", name="carl", inbox="carl")
+    desk = AgentHarness(store=store, me=carl)
+    async with world(store=store) as here, viewing(here) as viewer, working(desk):
+        task = await here.sent()
+        failed = asyncio.Event()
+
+        async def fail() -> None:
+            failed.set()
+            raise failure
+
+        monkeypatch.setattr(here.directory, "refresh", fail)
+        async with asyncio.timeout(BOUND):
+            await failed.wait()
+        await here.desks["ada"].finished(task)
+        await viewer.until(lambda: viewer.state("ada") == "done")
+        monkeypatch.undo()
+        here.entries["carl"], here.desks["carl"] = carl, desk
+        await viewer.until(lambda: viewer.state("carl") == "ready")
 
 
 async def test_a_store_that_fails_ends_the_stream_with_an_error() -> None:

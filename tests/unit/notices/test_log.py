@@ -70,3 +70,14 @@ def test_a_large_file_keeps_its_newer_half(tmp_path: Path) -> None:
     assert kept[-1] == "q1"
     assert kept[-2] == f"{log.MAX_BYTES // 16 - 1:08d}"
     assert (tmp_path / log.FILE).stat().st_size < 0.6 * log.MAX_BYTES
+
+
+def test_no_text_in_a_record_can_be_read_as_another_record(tmp_path: Path) -> None:
+    notices = NoticeLog(tmp_path)
+    notices.append(notice(), "ntfy", Result.SENT, NOW)
+    forged = '{"agent_id": "synapse-codex-8120", "id": "q1", "kind": "asks", "agent": "", "task_id": "", '
+    forged += '"outlet": "ntfy", "result": "withdrawn"}'
+    notices.append(notice("q2"), "ntfy", Result.FAILED, NOW, f"the server said \u2028{forged}\x85{forged}\u2029")
+
+    assert len(list(notices.records())) == 2
+    assert list(notices.open_notices("synapse-codex-8120")) == ["q1"]

@@ -61,8 +61,9 @@ async def test_the_desktop_shows_plain_text_and_replaces_it_when_withdrawn(notif
     await desktop.withdraw("q1")
 
     shown = (notify_send.parent / "shown").read_text("utf-8").splitlines()
+    text = "run &lt;b&gt;rm&lt;/b&gt; -rf &lt;U+001B&gt;[31mbuild"
     assert shown == [
-        "--app-name=Synapse --urgency=critical --print-id -- codex asks you run &lt;b&gt;rm&lt;/b&gt; -rf [31mbuild",
+        f"--app-name=Synapse --urgency=critical --print-id -- codex asks you {text}",
         "--replace-id=42 --expire-time=1 -- codex asks you no longer needed",
     ]
 
@@ -99,7 +100,7 @@ async def test_a_webhook_gets_no_text_unless_it_is_allowed() -> None:
         "title": "codex asks you",
     }
     assert json.loads(silent.sent[0][2]) == fields
-    assert json.loads(full.sent[0][2]) == {**fields, "text": "run <b>rm</b> -rf [31mbuild"}
+    assert json.loads(full.sent[0][2]) == {**fields, "text": "run <b>rm</b> -rf <U+001B>[31mbuild"}
 
 
 async def test_a_webhook_is_told_that_a_notice_is_withdrawn() -> None:
@@ -132,7 +133,7 @@ async def test_ntfy_gets_the_text_if_it_is_allowed() -> None:
 
     await NtfyOutlet("https://ntfy.example.com/my-topic", posts, with_text=True).show(ASKS)
 
-    assert json.loads(posts.sent[0][2])["message"] == "run <b>rm</b> -rf [31mbuild"
+    assert json.loads(posts.sent[0][2])["message"] == "run <b>rm</b> -rf <U+001B>[31mbuild"
 
 
 async def test_a_refusal_is_a_failure_with_its_status() -> None:
@@ -160,7 +161,12 @@ def test_without_a_desktop_session_there_is_no_desktop(notify_send: Path) -> Non
 
 @pytest.mark.parametrize(
     "settings",
-    [OutletSettings(webhook="example.com"), OutletSettings(ntfy="ftp://x/y"), OutletSettings(ntfy="https://ntfy.sh/")],
+    [
+        OutletSettings(webhook="example.com"),
+        OutletSettings(webhook="https://[::1/x"),
+        OutletSettings(ntfy="ftp://x/y"),
+        OutletSettings(ntfy="https://ntfy.sh/"),
+    ],
 )
 def test_an_address_that_cannot_be_used_is_named(settings: OutletSettings) -> None:
     with pytest.raises(InvalidSettings, match="notify_"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synapse.client.overview import Need
+from synapse.core.agent import AgentEntry
 from synapse.notices.log import NoticeLog
 from synapse.notices.outlets import OutletFailed
 from synapse.notices.rules import GRACE_SECONDS, Notice, read_rules
@@ -15,16 +16,17 @@ from synapse.notices.sender import Notices, NoticeSender
 from tests.fakes.clock import FakeClock
 from tests.samples.needs import need
 
-AGENT = "synapse-codex-8120"
+AGENT = AgentEntry("synapse-codex-8120", "codex")
 ASKS = need()
 
 
 class FakeOutlet:
     """Remembers what it shows; fails on request."""
 
-    def __init__(self, name: str = "desktop", *, fails: bool = False) -> None:
+    def __init__(self, name: str = "desktop", *, fails: bool = False, defect: Exception | None = None) -> None:
         self.name = name
         self.fails = fails
+        self.defect = defect
         self.shown: list[str] = []
 
     async def show(self, notice: Notice) -> None:
@@ -35,6 +37,8 @@ class FakeOutlet:
 
     def _act(self, act: str) -> None:
         self.shown.append(act)
+        if self.defect is not None:
+            raise self.defect
         if self.fails:
             raise OutletFailed("no daemon")
 
@@ -65,7 +69,7 @@ class World:
         self.clock = FakeClock()
         self.statuses = FakeStatuses()
         notices = Notices(rules=read_rules(on, "all", "none"), outlets=(outlet,), log=self.log)
-        self._sender = NoticeSender(AGENT, ("codex", AGENT), notices, self.clock)
+        self._sender = NoticeSender(AGENT, notices, self.clock)
         self._awaited = Status([])
         self._looked = asyncio.Event()
 
@@ -116,6 +120,16 @@ async def test_a_restarted_host_shows_an_open_question_no_second_time(tmp_path: 
 
     assert outlet.shown == ["withdraw q1"]
     assert world.results() == ["q1 sent", "q1 withdrawn"]
+
+
+async def test_a_defect_of_an_outlet_ends_neither_the_host_nor_the_other_notices(tmp_path: Path) -> None:
+    outlet = FakeOutlet(defect=UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
+    world = World(tmp_path, outlet)
+
+    await world.tell([ASKS], [])
+
+    assert outlet.shown == ["show q1"]
+    assert world.results() == ["q1 failed an error in Synapse: UnicodeEncodeError; the log has it"]
 
 
 async def test_what_the_rules_leave_out_is_recorded_as_suppressed_and_not_withdrawn(tmp_path: Path) -> None:

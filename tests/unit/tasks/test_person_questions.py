@@ -311,7 +311,8 @@ async def test_a_question_cannot_act_on_the_terminal_of_the_person() -> None:
     question = (await ask(harness, "\x1b[2JReally\x07?\n\u202esee", "y\x1bes")).question
 
     assert question is not None
-    assert (question.title, question.detail, question.options[0].label) == ("[2JReally?", "see", "yes")
+    shown = ("<U+001B>[2JReally<U+0007>?", "<U+202E>see", "yes")
+    assert (question.title, question.detail, question.options[0].label) == shown
 
 
 async def test_a_first_line_that_is_too_long_is_shown_whole_in_the_detail() -> None:

@@ -97,6 +97,13 @@ def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
     assert asked(tracker.observe(look(*ONE), 3.0)).id != first.id
 
 
+def test_a_question_of_another_run_is_never_taken_for_this_one() -> None:
+    before, after = (asked(QuestionTracker(PROFILE, run).observe(look(*ONE), 0.0)) for run in ("1f3c", "9a20"))
+
+    assert before == replace(after, id=before.id)
+    assert before.id != after.id
+
+
 def test_another_dialog_is_another_question_at_once() -> None:
     tracker = QuestionTracker(PROFILE)
 
@@ -119,7 +126,8 @@ def test_reported_text_and_options_come_before_those_of_the_dialog_and_are_made_
 
     question = asked(tracker.observe(look(*ONE), 0.0))
 
-    assert (question.id, question.title, question.detail, question.source) == ("own", "May I[2J?", "rm a", "signal")
+    assert (question.id, question.source) == ("own", "signal")
+    assert (question.title, question.detail) == ("May I<U+001B>[2J?", "rm a")
     assert question.options == OWN.options
 
 
@@ -141,7 +149,7 @@ def test_a_reported_question_waits_a_moment_for_its_dialog() -> None:
     assert tracker.observe(look("busy", dialog=""), 0.0) is None
     assert tracker.is_open
     assert tracker.deadline is not None
-    assert asked(tracker.observe(look("busy", dialog=""), tracker.deadline)).title == "May I[2J?"
+    assert asked(tracker.observe(look("busy", dialog=""), tracker.deadline)).title == "May I<U+001B>[2J?"
 
 
 def test_a_report_that_comes_after_its_dialog_does_not_change_the_id() -> None:

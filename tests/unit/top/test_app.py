@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,7 @@ from synapse.core.errors import RegistryFailed
 from synapse.net.hosts import UnixHostClient
 from synapse.registry.files import FileRegistry
 from synapse.registry.local import open_local_registry
-from synapse.top.app import SETTLE_SECONDS, TopApp
+from synapse.top.app import SETTLE_SECONDS, SeenMarks, TopApp
 from synapse.top.dialogs import Compose, Dialog, Reader, TimelineReader
 from synapse.top.lines import UNICODE, Glyphs
 from synapse.top.row_list import RowList
@@ -35,6 +36,8 @@ class Desk:
         self.app = app
         self.clock = clock
         self.hosts: dict[str, FakeHost] = {}
+        self.told: list[tuple[str, Collection[str]]] = []
+        """The titles of needs that were told, and the names of their agents."""
 
     def text(self, selector: str) -> str:
         return str(self.app.screen.query(selector).first(Static).content)
@@ -75,14 +78,15 @@ async def desk(
     """Runs the app with a host for each status; all are listed when it begins."""
     with TemporaryDirectory(prefix="syn-") as folder, ExitStack() as stack:
         home, clock = Path(folder), FakeClock()
+        told: list[tuple[str, Collection[str]]] = []
         clock.jump((NOW - clock.now()).total_seconds())
         registry = FileRegistry(home / "registry")
         client = UnixHostClient(open_local_registry(registry.folder, clock.monotonic), clock)
         app = TopApp(
             registry,
             client.watch_status,
-            lambda agent_id: seen_until(home, agent_id),
-            lambda agent_id, at: mark_seen(home, agent_id, at),
+            SeenMarks(partial(seen_until, home), partial(mark_seen, home)),
+            lambda need, names, _write: told.append((need["title"], names)),
             clock,
             glyphs,
         )
@@ -93,7 +97,7 @@ async def desk(
             hosts[name] = stack.enter_context(host.serving())
         async with app.run_test(size=size) as pilot:
             opened = Desk(home, pilot, app, clock)
-            opened.hosts = hosts
+            opened.hosts, opened.told = hosts, told
             await opened.until(
                 lambda: opened.states().keys() == hosts.keys() and "away" not in opened.states().values()
             )
@@ -119,6 +123,18 @@ async def test_a_change_at_a_host_changes_its_row_and_keeps_the_choice() -> None
         await top.until(lambda: "asks" in top.lines()[0])
 
         assert "ada working" in top.text("#about")
+
+
+async def test_what_comes_up_is_told_once_and_what_was_there_is_not() -> None:
+    async with desk(ada=asking(1), bob=working(2, "write")) as top:
+        top.hosts["bob"].tell(**asking(3))
+        await top.until(lambda: bool(top.told))
+        top.hosts["bob"].tell(**{**asking(3), "queue_depth": 1})
+        await top.until(lambda: any("bob" in line and "+1" in line for line in top.lines()))
+
+        ((title, names),) = top.told
+        assert title == "Run this command?"
+        assert "bob" in names
 
 
 async def test_allow_is_confirmed_once_and_goes_to_the_question_that_is_shown() -> None:
@@ -178,6 +194,15 @@ async def test_a_question_that_has_just_changed_is_not_answered() -> None:
         await top.press("a")
 
         await top.until(lambda: len(top.posts("ada")) == 2)
+
+
+async def test_a_question_whose_text_has_just_changed_is_not_answered_either() -> None:
+    async with desk(ada=asking(1)) as top:
+        top.hosts["ada"].tell(**asking(1, "rm -rf /"))
+        await top.until(lambda: "rm -rf /" in top.text("#about"))
+        await top.press("d")
+
+        await top.said("has just changed")
 
 
 async def test_a_question_is_answered_once_however_often_the_key_is_pressed() -> None:

@@ -11,6 +11,7 @@ from synapse.top.detail import (
     option_keys,
     running_task_in,
     task_in,
+    told_need,
 )
 from synapse.top.lines import ASCII, UNICODE, Glyphs
 from tests.unit.top.statuses import NOW, Fields, answered, asking, in_doubt, ready, task_id, working
@@ -80,6 +81,15 @@ def test_of_several_needs_one_is_shown_and_counted() -> None:
 
     assert "1 of 2, Tab for the next" in texts(both, 0)[0]
     assert texts(both, 1)[0].startswith("codex-0 in doubt")
+
+
+def test_the_need_that_the_row_tells_is_shown_first() -> None:
+    newest, oldest = answered(1, "newest", since=10)["finished"], answered(2, "oldest", since=900)["finished"]
+    both = row({**ready(), "finished": [*newest, *oldest]})
+
+    assert "oldest" in both["why"]
+    assert both["needs"][told_need(both)]["title"] == "oldest"
+    assert told_need(row(ready())) == 0
 
 
 def test_an_agent_that_needs_nobody_shows_its_work() -> None:

@@ -18,7 +18,7 @@ from synapse.core.message import Json
 from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry, start_time
 from synapse.top.follower import RowFollower
-from tests.unit.top.statuses import NOW, Fields, answered, asking, ready, working
+from tests.unit.top.statuses import NOW, Fields, ago, answered, asking, ready, task, working
 
 
 class FakeHosts:
@@ -164,17 +164,27 @@ async def test_an_answer_that_is_seen_elsewhere_needs_nobody_any_more(world: Wor
         await world.until(lambda: world.states() == [("ada", "ready")])
 
 
+async def test_a_failure_that_is_seen_needs_nobody_any_more_whoever_sent_the_task(world: World) -> None:
+    ada = world.add("ada")
+    async with world.running():
+        failed = task(1, "build", status="failed", sender="synapse-claude-8101")
+        world.hosts.tell(ada.agent_id, {**ready(), "finished": [{**failed, "updated_at": ago(60)}]})
+        await world.until(lambda: world.states() == [("ada", "failed")])
+        world.seen[ada.agent_id] = NOW
+        await world.until(lambda: world.states() == [("ada", "ready")])
+
+
 async def test_each_new_need_is_told_once_and_old_ones_never(world: World) -> None:
     ada = world.add("ada")
     async with world.running():
         world.hosts.tell(ada.agent_id, asking(1))
         await world.until(lambda: world.states() == [("ada", "asks")])
         world.hosts.tell(ada.agent_id, asking(2))
-        await world.until(lambda: world.news == ["question-2"])
+        await world.until(lambda: world.news == [f"{ada.agent_id}:question-2"])
         world.hosts.tell(ada.agent_id, None)
         await world.until(lambda: world.states() == [("ada", "away")])
         world.hosts.tell(ada.agent_id, asking(2))
         await world.until(lambda: world.states() == [("ada", "asks")])
         bob = world.add("bob")
         world.hosts.tell(bob.agent_id, asking(3))
-        await world.until(lambda: world.news == ["question-2", "question-3"])
+        await world.until(lambda: world.news == [f"{ada.agent_id}:question-2", f"{bob.agent_id}:question-3"])

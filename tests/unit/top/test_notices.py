@@ -18,11 +18,11 @@ HOSTILE = "run\x1b]0;owned\x07 a;b"
 @pytest.mark.parametrize(
     ("environ", "shown"),
     [
-        ({"TERM": "xterm-256color"}, "\a\x1b]9;codex asks you: run]0,owned a,b\x1b\\"),
-        ({"TERM": "foot"}, "\a\x1b]777;notify;codex asks you;run]0,owned a,b\x1b\\"),
+        ({"TERM": "xterm-256color"}, "\a\x1b]9;codex asks you: run<U+001B>]0,owned<U+0007> a,b\x1b\\"),
+        ({"TERM": "foot"}, "\a\x1b]777;notify;codex asks you;run<U+001B>]0,owned<U+0007> a,b\x1b\\"),
         (
             {"TERM": "xterm-256color", "VTE_VERSION": "7600"},
-            "\a\x1b]777;notify;codex asks you;run]0,owned a,b\x1b\\",
+            "\a\x1b]777;notify;codex asks you;run<U+001B>]0,owned<U+0007> a,b\x1b\\",
         ),
         ({"TERM": "tmux-256color", "TMUX": "/tmp/tmux"}, "\a"),
         ({"TERM": "xterm-256color", "TMUX": "/tmp/tmux"}, "\a"),

@@ -67,7 +67,7 @@ def test_a_long_detail_is_cut_to_one_line() -> None:
 def test_options_are_numbered_and_safe_to_print() -> None:
     one, two = numbered([("Yes\x1b[2J", OptionEffect.ALLOW), ("No\nway", OptionEffect.DENY)])
 
-    assert (one.key, one.label, one.effect) == ("1", "Yes[2J", OptionEffect.ALLOW)
+    assert (one.key, one.label, one.effect) == ("1", "Yes<U+001B>[2J", OptionEffect.ALLOW)
     assert (two.key, two.label, two.effect) == ("2", "No way", OptionEffect.DENY)
 
 
