@@ -19,12 +19,13 @@ const STEPS = [0, 95, 135, 175, 215, 255];
  * Shows the screen of an agent below `root` until it is unmounted.
  *
  * @param {HTMLElement} root
- * @param {{agent: string, context: {api: object}, lines?: number, every?: number, isSmall?: boolean}} options `lines` of
- *   scrollback come before the screen; the screen is asked for every so many milliseconds; `isSmall` if only its end has
- *   room: equal blank lines that follow each other are then one, so that what was said is seen above the prompt
+ * @param {{agent: string, context: {api: object}, lines?: number, every?: number, isCard?: boolean}} options `lines` of
+ *   scrollback come before the screen; the screen is asked for every so many milliseconds; a card
+ *   has room for its end only and cannot be scrolled: there, equal blank lines that follow each other are one, so that
+ *   what was said is seen above the prompt
  * @returns {{unmount(): void}}
  */
-export function mountScreen(root, { agent, context, lines = 0, every = 1000, isSmall = false }) {
+export function mountScreen(root, { agent, context, lines = 0, every = 1000, isCard = false }) {
   const picture = h("pre", { class: "screen", role: "img", "aria-label": `Screen of ${agent}` });
   const note = h("p", { class: "screen-note muted", hidden: true });
   const leaving = new AbortController();
@@ -50,6 +51,7 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000, isS
         draw(await response.json());
         version = response.headers.get("ETag") ?? "";
       }
+      if (isCard) picture.scrollTop = picture.scrollHeight; // a browser forgets it when a card moves
       failures = 0;
       note.hidden = true;
       picture.classList.remove("stale");
@@ -66,7 +68,7 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000, isS
     const atEnd = picture.scrollHeight - picture.scrollTop - picture.clientHeight < 4;
     picture.style.setProperty("--columns", String(screen.columns));
     const used = screen.lines.slice(0, usedLines(screen));
-    const lines = isSmall ? used.filter((line, row) => !isBlank(line) || !isSame(line, used[row - 1])) : used;
+    const lines = isCard ? used.filter((line, row) => !isBlank(line) || !isSame(line, used[row - 1])) : used;
     const said = lines.map((line) => JSON.stringify(line));
     while (picture.children.length > said.length) picture.lastChild.remove();
     lines.forEach((line, row) => {

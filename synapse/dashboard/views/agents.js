@@ -40,8 +40,8 @@ export const view = {
     const open = (box) => {
       if (screens.has(box) || box.dataset.terminal !== "true") return;
       fill(box);
-      const isPinned = Boolean(box.closest(".pin"));
-      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every: isPinned ? EVERY_PINNED : EVERY, isSmall: !isPinned }));
+      const every = box.closest(".pin") ? EVERY_PINNED : EVERY;
+      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every, isCard: true }));
     };
     const close = (box) => {
       screens.get(box)?.unmount();
