@@ -1,13 +1,14 @@
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
       start) words="--help --json --name --no-instructions --no-mcp --port" ;;
       stop) words="--all --force --help --json" ;;
       restart) words="--force --help --json" ;;
       list) words="--help --json" ;;
+      top) words="--help --json --once" ;;
       status) words="--explain --help --json" ;;
       attach) words="--detach-key --help --read-only --take-over" ;;
       watch) words="--agent --help --json --task" ;;
@@ -17,7 +18,7 @@ _synapse() {
       ask) words="--help --json --option --timeout" ;;
       broadcast) words="--all --file --from --help --json --priority" ;;
       queue) words="--help --json" ;;
-      tasks) words="--help --json --limit" ;;
+      tasks) words="--help --json --limit --search" ;;
       cancel) words="--help --json --queue" ;;
       approvals) words="--help --json" ;;
       approve) words="--help --json" ;;
@@ -28,6 +29,7 @@ _synapse() {
       dashboard) words="--all --help --json --no-open --port --read-only" ;;
       external) words="--help" ;;
       push) words="--help" ;;
+      notify) words="--help" ;;
       keys) words="--help" ;;
       mcp) words="--help" ;;
       scripted) words="--help --name --port" ;;
@@ -48,7 +50,7 @@ _synapse() {
       dashboard) words="sessions revoke" ;;
       external) words="add list send cancel remove" ;;
       mcp) words="config" ;;
-      help) words="start stop restart list status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
+      help) words="start stop restart list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
