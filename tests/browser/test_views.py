@@ -464,6 +464,19 @@ def test_an_answer_is_shown_once_with_its_first_line(page: Page) -> None:
     assert page.locator(".need-body").inner_text().count("It is round.") == 1
 
 
+def test_an_agent_that_is_not_there_says_so(page: Page) -> None:
+    mount(page, "agent", task_id="nobody", rows=[agent_row("codex")])
+
+    expect(page.get_by_text("There is no such agent.")).to_be_visible()
+    assert page.evaluate("() => fake.failed") == []
+
+
+def test_the_name_in_the_list_leads_to_the_agent(page: Page) -> None:
+    mount(page, "agent", task_id="codex-8120", rows=[agent_row("synapse-codex-8120", name="codex-8120")])
+
+    page.wait_for_function("() => location.hash === '#/agents/synapse-codex-8120'")
+
+
 def test_a_task_is_canceled_after_a_second_question(page: Page) -> None:
     row = task_row("one", "codex", 0)
     canceled = {**task_of(row), "status": "canceled"}

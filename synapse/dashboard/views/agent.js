@@ -3,7 +3,7 @@
 import { ago, clock, fill, h, keyed, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
-import { mark, nameOf, stateLabel, taskAddress, taskLink, word } from "../rows.js";
+import { agentAddress, mark, nameOf, stateLabel, taskAddress, taskLink, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
 import { senderName, stepWord } from "../task_words.js";
 
@@ -34,11 +34,13 @@ export const view = {
     let terminal = null;
     let terminalOf = "";
     let seenUntil = "";
+    let isUnknown = false;
     root.append(h("div", { class: "agent" }, h("div", {}, head), needs, box, work, tabs, panel));
 
     const draw = () => {
       const row = live.row(id);
       if (!row) return drawMissing();
+      tabs.hidden = panel.hidden = false;
       const back = h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹");
       const address = `#/send?to=${encodeURIComponent(row.id)}`;
       const send = h("a", { class: "button", href: address, "aria-label": `Send a message to ${row.name}` }, "Send");
@@ -54,7 +56,11 @@ export const view = {
 
     const drawMissing = () => {
       if (!live.isLive) return fill(head, h("h1", {}, id), h("span", { class: "muted" }, "Connecting…"));
-      fill(head, h("h1", {}, id), h("span", { class: "muted" }, "is not running. Its messages are still here."));
+      const named = live.rows.find((row) => row.name === id);
+      if (named) return location.replace(agentAddress(named.id)); // a person typed the name that the list has
+      const what = isUnknown ? "There is no such agent." : "is not running. Its messages are still here.";
+      fill(head, h("h1", {}, id), h("span", { class: "muted" }, what));
+      tabs.hidden = panel.hidden = isUnknown;
       fill(needs);
       fill(work);
       closeTerminal();
@@ -131,7 +137,9 @@ export const view = {
         const path = `/dashboard/tasks?agent=${encodeURIComponent(id)}&limit=${PAGE}`;
         ({ tasks } = await api.get(path, { signal: leaving.signal }));
       } catch (error) {
-        if (!leaving.signal.aborted) context.fail(error);
+        isUnknown = error.status === 404;
+        if (isUnknown) draw();
+        else if (!leaving.signal.aborted) context.fail(error);
         return;
       }
       drawHistory();
