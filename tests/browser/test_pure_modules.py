@@ -52,6 +52,16 @@ def test_messages_and_their_answers_stand_in_the_order_of_time(page: Page) -> No
     assert arrows == [(0, 2), (2, 1), (1, 2), (2, 0)]
 
 
+def test_an_agent_that_waits_for_an_answer_has_sent_nothing_to_itself(page: Page) -> None:
+    asked = task_row("asked", "codex", 0, ("submitted", 1), ("answered", 30), from_agent="synapse-claude")
+    waiting = task_row("waiting", "claude", 0, from_agent="synapse-claude")
+    noted = task_row("noted", "claude", 40, ("submitted", 41), from_agent="synapse-claude")
+
+    laid = flow(page, [{**waiting, "receipts": receipts(("answered", 31))}, asked, noted])
+
+    assert shown(laid) == [("day", ""), ("message", "asked"), ("answer", "asked"), ("message", "noted")]
+
+
 def test_more_than_a_minute_between_two_rows_is_a_gap(page: Page) -> None:
     tasks = [task_row("one", "codex", 0), task_row("two", "codex", 60), task_row("three", "codex", 121)]
 
