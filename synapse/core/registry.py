@@ -20,6 +20,9 @@ from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand
 RETURN_SECONDS: Final = 10.0
 """How long followers of an agent wait for its host to return, as after `synapse restart`."""
 
+KEEP_ALIVE_SECONDS: Final = 5.0
+"""How often a host sends a comment on an idle stream: its followers notice soon when it is frozen."""
+
 
 class Registry(Protocol):
     """Lists the running agents. Every method raises RegistryFailed when the registry cannot be read or written."""

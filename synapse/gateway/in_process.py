@@ -23,7 +23,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentFailed, AgentNotResponding, RegistryFailed, SynapseError, UnsupportedOperation
 from synapse.core.extension import to_text
-from synapse.core.registry import CachedRegistry, HostClient, Registry
+from synapse.core.registry import KEEP_ALIVE_SECONDS, CachedRegistry, HostClient, Registry
 from synapse.core.requests import MOST_FINISHED, CommandResult, HostCommand, OnBehalfOf, WatchStatus
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
@@ -309,7 +309,7 @@ class InProcessSockets:
             dialects,
             admit=LocalAdmission(auth, self._registry.agents),
             choose=DialectChoice(dialects),
-            limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
+            limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes, keep_alive_seconds=KEEP_ALIVE_SECONDS),
         )
         return Server(app, [listener.socket], grace_seconds=_GRACE_SECONDS)
 

@@ -65,6 +65,7 @@ SWEEP_SECONDS: Final = 2.0
 PUSH_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 3600.0
 FINISH_SECONDS: Final = 2.0
+NOTICES_RETRY_SECONDS: Final = 10.0
 
 
 async def _nothing() -> None:
@@ -294,8 +295,14 @@ class AgentRuntime:
         def needs_in(status: HostStatus) -> Sequence[Need]:
             return row_of(me, status_object(status), seen_until(home, me.agent_id))["needs"]
 
-        statuses = await self.service.watch_status(WatchStatus(MOST_FINISHED), Caller())
-        await NoticeSender(me, self._notices, self._clock).run(statuses, needs_in)
+        while True:
+            try:
+                statuses = await self.service.watch_status(WatchStatus(MOST_FINISHED), Caller())
+                await NoticeSender(me, self._notices, self._clock).run(statuses, needs_in)
+            except Exception:
+                # Whatever fails, as a store that cannot be read: a notice is not worth the agent's host.
+                log.exception("notices_stopped")
+            await pause(NOTICES_RETRY_SECONDS)
 
     async def _sweep(self) -> None:
         """Every few seconds, does what no event triggers."""

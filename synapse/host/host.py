@@ -22,7 +22,7 @@ from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import LeaseLost, RegistryFailed
 from synapse.core.extension import to_text
-from synapse.core.registry import CachedRegistry
+from synapse.core.registry import KEEP_ALIVE_SECONDS, CachedRegistry
 from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.waiting import pause
@@ -235,7 +235,7 @@ def open_server(
         admit=LocalAdmission(auth, registry.agents),
         choose=DialectChoice(dialects),
         websockets=agent.websockets,
-        limits=HttpLimits(max_body_bytes=settings.max_body_bytes),
+        limits=HttpLimits(max_body_bytes=settings.max_body_bytes, keep_alive_seconds=KEEP_ALIVE_SECONDS),
     )
     limits = limits_within(open_file_limit(), unproven=MAX_UNPROVEN, per_source=MAX_UNPROVEN_PER_USER)
     return Server(app, [identity.tcp, identity.unix.socket], limits=limits)

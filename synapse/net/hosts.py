@@ -48,7 +48,9 @@ STATUS_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 1.0
 """How often to ask a host of an earlier version, which has no stream of states, for its state."""
 SILENCE_SECONDS: Final = 45.0
-"""A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
+"""A stream without any bytes for this long is dead: hosts of earlier versions send a keep-alive every 15 seconds."""
+WATCH_SILENCE_SECONDS: Final = 12.0
+"""The same for whole statuses, which earlier versions do not stream: people see them, and must not see old ones."""
 CLOSE_SECONDS: Final = 1.0
 """How long a host has to confirm the end of a connection to its terminal."""
 _RETRY_SECONDS: Final = 0.1
@@ -306,7 +308,8 @@ class UnixHostClient:
                 head = await connection.reader.readuntil(b"\r\n\r\n")
             status = status_of(head)
             if status < 400:
-                async with aclosing(_read_statuses(connection.reader, head)) as statuses:
+                silence = WATCH_SILENCE_SECONDS if path.startswith(commands.STATUS_WATCH) else SILENCE_SECONDS
+                async with aclosing(_read_statuses(connection.reader, head, silence)) as statuses:
                     async for told in statuses:
                         yield told
         except TimeoutError as silence:
@@ -427,12 +430,15 @@ def _content_length(head: bytes) -> int:
     return int(length)
 
 
-async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[_Told, None]:
-    """Yields the events of a stream until it ends. A host that stops ends it with an `error` event."""
+async def _read_statuses(reader: asyncio.StreamReader, head: bytes, silence: float) -> AsyncGenerator[_Told, None]:
+    """Yields the events of a stream until it ends. A host that stops ends it with an `error` event.
+
+    Raises TimeoutError after `silence` seconds without a byte.
+    """
     chunks = ChunkDecoder() if header(head, b"transfer-encoding").lower() == b"chunked" else None
     decoder = EventDecoder()
     while True:
-        async with asyncio.timeout(SILENCE_SECONDS):
+        async with asyncio.timeout(silence):
             data = await reader.read(READ_SIZE)
         if not data:
             return

@@ -7,6 +7,7 @@ restarted is a change like any other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
@@ -15,10 +16,12 @@ from typing import Any, Final
 
 from synapse.client.overview import AWAY, Need, Row, in_order, row_of
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import RegistryFailed, SynapseError
+from synapse.core.errors import InternalFailure, RegistryFailed, SynapseError
 from synapse.core.message import Json
 from synapse.core.waiting import pause
 from synapse.registry.files import FileRegistry
+
+log = logging.getLogger(__name__)
 
 WatchStatus = Callable[[AgentEntry], AsyncGenerator[Json, None]]
 """Yields the JSON of a host's `GET /status`, and each change of it; see `core.registry.HostClient.watch_status`."""
@@ -118,6 +121,10 @@ class RowFollower:
                         self._set(agent, dict(status), None)
             except SynapseError as error:
                 self._set(agent, None, error)
+            except Exception:
+                # A status that nobody expected must not end the overview of all the others.
+                log.exception("status_not_followed", extra={"agent": agent_id})
+                self._set(agent, None, InternalFailure())
             await pause(RETRY_SECONDS)
 
     def _set(self, agent: _Followed, status: dict[str, Any] | None, error: SynapseError | None) -> None:

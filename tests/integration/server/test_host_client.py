@@ -198,7 +198,8 @@ async def test_the_whole_status_of_a_host_of_an_earlier_version_is_polled(
 async def test_a_host_that_goes_silent_within_a_stream_is_reported_as_not_responding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.net.hosts.SILENCE_SECONDS", 0.05)
+    for name in ("SILENCE_SECONDS", "WATCH_SILENCE_SECONDS"):
+        monkeypatch.setattr(f"synapse.net.hosts.{name}", 0.05)
     over = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
