@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 2.0
+"""A host that takes nothing for this long counts as gone: keys must not pile up for it."""
 
 Connect = Callable[[str], Awaitable[Channel]]
 """Connects to the terminal of an agent by its name. Raises a SynapseError."""
@@ -59,17 +61,27 @@ Say = Callable[[ToTerminalViewer], Awaitable[None]]
 class TerminalRelays:
     """The relays of a gateway, one for each agent that somebody views."""
 
-    def __init__(self, connect: Connect, *, linger: float = LINGER_SECONDS, retry: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        linger: float = LINGER_SECONDS,
+        retry: float = RETRY_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._connect = connect
         self._linger = linger
         self._retry = retry
+        self._patience = patience
         self._relays: dict[str, TerminalRelay] = {}
 
     def find(self, agent: str) -> TerminalRelay:
         """Returns the relay of an agent, whether it has viewers or not."""
         relay = self._relays.get(agent)
         if relay is None:
-            relay = self._relays[agent] = TerminalRelay(agent, self._connect, linger=self._linger, retry=self._retry)
+            relay = self._relays[agent] = TerminalRelay(
+                agent, self._connect, linger=self._linger, retry=self._retry, patience=self._patience
+            )
             relay.start(lambda: self._relays.pop(agent, None))
         return relay
 
@@ -82,17 +94,20 @@ class TerminalRelays:
 class TerminalRelay:
     """The terminal of one agent. Call it in the loop's thread."""
 
-    def __init__(self, agent: str, connect: Connect, *, linger: float, retry: float) -> None:
+    def __init__(self, agent: str, connect: Connect, *, linger: float, retry: float, patience: float) -> None:
         self._agent = agent
         self._connect = connect
         self._linger = linger
         self._retry = retry
+        self._patience = patience
         self._viewers: list[RelayViewer] = []
         self._owner: RelayViewer | None = None
         """The viewer who types, if the host lets this gateway type."""
         self._host_lets_type = False
         self._host: Channel | None = None
         self._job: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        """Hangs up on a host that has stopped."""
         self._on_end: Callable[[], object] = lambda: None
         self._is_lost = False
         self._error: SynapseError | None = None
@@ -118,8 +133,7 @@ class TerminalRelay:
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         self._end()
-        if self._job is not None:
-            await asyncio.gather(self._job, return_exceptions=True)
+        await asyncio.gather(*(job for job in (self._job, self._closing) if job is not None), return_exceptions=True)
 
     async def join(self, viewer: RelayViewer) -> None:
         """Adds a viewer, who gets the keyboard if nobody has it."""
@@ -181,7 +195,7 @@ class TerminalRelay:
 
     def types(self, viewer: RelayViewer) -> bool:
         """Returns whether the keys of the viewer reach the program."""
-        return viewer is self._owner and self._host_lets_type
+        return viewer is self._owner and self._host_lets_type and self._host is not None
 
     async def take_snapshot(self) -> Snapshot | None:
         """Returns a snapshot after which the output is kept; None if one has to come first: then viewers are woken."""
@@ -236,8 +250,7 @@ class TerminalRelay:
     async def _hang_up(self) -> None:
         host, self._host, self._host_lets_type = self._host, None, False
         if host is not None:
-            with contextlib.suppress(ConnectionError):
-                await host.close()
+            await _close(host)
 
     def _handle(self, said: Snapshot | Output | Size | Role | Exited) -> None:
         match said:
@@ -292,10 +305,20 @@ class TerminalRelay:
         await self._tell_host(self._wishes(after=self.ring.end if self.ring is not None else 0))
 
     async def _tell_host(self, said: FromViewer) -> None:
-        if self._host is not None:
-            # A host that is gone is noticed where its frames are read.
-            with contextlib.suppress(ConnectionError):
-                await self._host.send(encode_from_viewer(HOST_TERMINAL, said))
+        host = self._host
+        if host is None:
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await host.send(encode_from_viewer(HOST_TERMINAL, said))
+        except TimeoutError:
+            # One that has stopped must not hold up the other terminals of a page, nor a page that leaves.
+            if self._host is host:
+                self._host, self._host_lets_type = None, False
+                self._tell_roles(*self._viewers)
+                self._closing = asyncio.ensure_future(_close(host))
+        except ConnectionError:
+            pass  # a host that is gone is noticed where its frames are read
 
     def _tell_roles(self, *viewers: RelayViewer | None) -> None:
         for viewer in viewers:
@@ -446,6 +469,11 @@ class RelayViewer:
         if ring is not None:
             ring.notify(self.wake)
         self._ring = ring
+
+
+async def _close(host: Channel) -> None:
+    with contextlib.suppress(ConnectionError):
+        await host.close()
 
 
 def _fitting(columns: int, rows: int) -> tuple[int, int]:

@@ -4,6 +4,9 @@
  */
 
 const SVG = "http://www.w3.org/2000/svg";
+const PIECE = 1000;
+// Each mark is an element of its own; a text of nothing else must not stop the page.
+const MOST_MARKS = 2000;
 
 /**
  * Returns a new HTML element.
@@ -48,8 +51,14 @@ function build(element, props, children) {
     else if (PROPERTIES.has(name)) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...nodesOf(children));
+  append(element, children);
   return element;
+}
+
+/** Appends children piece by piece: an answer may have more of them than a call takes arguments. */
+function append(element, children) {
+  const nodes = nodesOf(children);
+  for (let at = 0; at < nodes.length; at += PIECE) element.append(...nodes.slice(at, at + PIECE));
 }
 
 function setStyle(element, properties) {
@@ -67,7 +76,8 @@ function nodesOf(children) {
  * @param {...any} children
  */
 export function fill(root, ...children) {
-  root.replaceChildren(...nodesOf(children));
+  root.replaceChildren();
+  append(root, children);
 }
 
 /**
@@ -200,21 +210,28 @@ function anyOf(...ranges) {
  * @returns {Node[]}
  */
 export function reveal(text) {
-  const marks = marksIn(text);
   const nodes = [];
   let copied = 0;
-  for (const { at, length, name, visible } of marks) {
-    if (at > copied) nodes.push(document.createTextNode(text.slice(copied, at)));
-    const piece = text.slice(at, at + length);
+  let plain = "";
+  for (const [index, { at, length, name, visible }] of marksIn(text).entries()) {
+    plain += text.slice(copied, at);
+    copied = at + length;
+    const piece = text.slice(at, copied);
     const code = codeOf(piece);
+    if (index >= MOST_MARKS) {
+      plain += `${visible ? piece : ""}<${code}>`;
+      continue;
+    }
+    if (plain) nodes.push(document.createTextNode(plain));
+    plain = "";
     const label = `${code} ${name}`;
     nodes.push(
       h("mark", { class: visible ? "revealed seen" : "revealed", title: label, "data-code": code },
         visible ? piece : "", h("span", { class: "revealed-name" }, visible ? code : label)),
     );
-    copied = at + length;
   }
-  if (copied < text.length) nodes.push(document.createTextNode(text.slice(copied)));
+  plain += text.slice(copied);
+  if (plain) nodes.push(document.createTextNode(plain));
   return nodes;
 }
 

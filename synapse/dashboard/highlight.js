@@ -72,6 +72,7 @@ const LANGUAGE_OF = new Map(
 );
 
 const MOST_COLOURED = 200_000;
+const MOST_TOKENS = 20_000;
 
 /**
  * Returns the language of a file name, an extension, the word after a fence or a media type; empty if none is known.
@@ -93,9 +94,9 @@ export function languageOf(name) {
 export function tokens(code, language) {
   // A page must stay quick with any text; so much code is not read for its colours.
   if (code.length > MOST_COLOURED) return [["", code]];
-  if (language === "diff") return diffTokens(code);
   const rules = LANGUAGES[language];
-  return rules ? scan(code, rules) : [["", code]];
+  const found = language === "diff" ? diffTokens(code) : rules ? scan(code, rules) : [];
+  return found.length > 0 && found.length <= MOST_TOKENS ? found : [["", code]];
 }
 
 /**
@@ -107,7 +108,7 @@ export function tokens(code, language) {
  */
 export function highlighted(code, language) {
   return tokens(code, language).flatMap(([kind, text]) =>
-    kind ? [h("span", { class: `code-${kind}` }, ...reveal(text))] : reveal(text),
+    kind ? [h("span", { class: `code-${kind}` }, reveal(text))] : reveal(text),
   );
 }
 

@@ -14,6 +14,7 @@ const HELP = [
   [["/"], "search all tasks"],
   [["g i", "g a", "g f", "g t"], "go to Inbox, Agents, Flow, Tasks"],
   [["Esc"], "leave a field or a dialog"],
+  [["Ctrl ]"], "leave a terminal"],
   [["?"], "this help"],
 ];
 

@@ -12,6 +12,7 @@ import { ApiError } from "./api.js";
 
 const SILENCE = 12_000; // the gateway pings every 5 s: two were missed
 const STALE = 6_000; // after a sleep or a tab change, a missed ping is enough to connect anew
+const SET_BACK = 1000; // a clock is corrected by less than this all the time
 const WAITS = [0, 100, 250, 500, 1000, 2000];
 
 export class Live {
@@ -128,7 +129,9 @@ export class Live {
   /** Ends a connection that was silent for longer than `limit`, and tries at once instead of after a pause. */
   #check(limit) {
     if (this.connection.state === "ended") return;
-    if (Date.now() - this.#heard >= limit) {
+    // Below zero: the clock was set back, and how long the silence was nobody knows.
+    const silence = Date.now() - this.#heard;
+    if (silence >= limit || silence < -SET_BACK) {
       this.#lose();
       this.#attempt?.abort();
     }

@@ -7,7 +7,7 @@
 
 import { ago, fill, h, oddities, reveal } from "./dom.js";
 import { ask } from "./keys.js";
-import { agentAddress, mark, stateOfNeed, taskLink, word } from "./rows.js";
+import { agentAddress, mark, nameOf, stateOfNeed, taskLink, word } from "./rows.js";
 
 const KINDS = { in_doubt: "a message in doubt", held: "messages are held", failed: "a failure", done: "an answer" };
 
@@ -122,7 +122,11 @@ export function needCard(need, context, { atAgent = false } = {}) {
  * @returns {HTMLElement[]}
  */
 export function subjectOf(need) {
-  return [h("h2", { class: "need-title" }, reveal(need.title)), detailOf(need), oddWarning(need)].filter(Boolean);
+  // The title of an answer is its first line.
+  const [first, ...rest] = need.detail.trim().split("\n");
+  const isRepeated = need.kind === "done" && rest.length > 0 && first.trimEnd() === need.title;
+  const title = isRepeated ? null : h("h2", { class: "need-title" }, reveal(need.title));
+  return [title, detailOf(need), oddWarning(need)].filter(Boolean);
 }
 
 /** Returns the whole command, diff, message or answer. It wraps and is never cut. */
@@ -152,7 +156,7 @@ function factsOf(need, live) {
   if (need.task_id) {
     const hasEnded = need.kind === "done" || need.kind === "failed";
     const work = text ? h("span", { class: "prose" }, ": “", reveal(text), "”") : null;
-    const source = [taskLink(need.task_id), need.from ? ` from ${need.from}` : null, work];
+    const source = [taskLink(need.task_id), need.from ? ` from ${nameOf(need.from, live.rows)}` : null, work];
     facts.push(hasEnded ? ["task", source] : ["asked by", ["task ", source]]);
   } else if (need.question_id) facts.push(["asked by", `${need.name} itself, for no task`]);
   if (facts.length === 0) return null;

@@ -87,6 +87,16 @@ export function rowParts(row) {
 }
 
 /**
+ * Returns a sender as people call it: an agent that runs by its name, all others as they are.
+ *
+ * @param {string} sender
+ * @param {object[]} rows
+ */
+export function nameOf(sender, rows) {
+  return rows.find((row) => row.agent_id === sender)?.name ?? sender;
+}
+
+/**
  * Returns every need of the rows, in the order of the rows.
  *
  * @param {object[]} rows

@@ -9,7 +9,7 @@ const SLOWEST_MS = 10000;
 // Colours 0 to 15, as the live terminal has them.
 const PALETTE = [
   "#1d2127", "#f87171", "#4ade80", "#fcd34d", "#60a5fa", "#d8a0f0", "#67d5e5", "#d3d8e0",
-  "#7d8694", "#fca5a5", "#86efac", "#fde68a", "#93c5fd", "#e6c3f7", "#a5e9f2", "#ffffff",
+  "#5f6875", "#fca5a5", "#86efac", "#fde68a", "#93c5fd", "#e6c3f7", "#a5e9f2", "#ffffff",
 ];
 const FOREGROUND = "#e4e7ec";
 const BACKGROUND = "#101215";
@@ -19,11 +19,13 @@ const STEPS = [0, 95, 135, 175, 215, 255];
  * Shows the screen of an agent below `root` until it is unmounted.
  *
  * @param {HTMLElement} root
- * @param {{agent: string, context: {api: object}, lines?: number, every?: number}} options `lines` of scrollback come
- *   before the screen; the screen is asked for every so many milliseconds
+ * @param {{agent: string, context: {api: object}, lines?: number, every?: number, isCard?: boolean}} options `lines` of
+ *   scrollback come before the screen; the screen is asked for every so many milliseconds; a card
+ *   has room for its end only and cannot be scrolled: there, equal blank lines that follow each other are one, so that
+ *   what was said is seen above the prompt
  * @returns {{unmount(): void}}
  */
-export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
+export function mountScreen(root, { agent, context, lines = 0, every = 1000, isCard = false }) {
   const picture = h("pre", { class: "screen", role: "img", "aria-label": `Screen of ${agent}` });
   const note = h("p", { class: "screen-note muted", hidden: true });
   const leaving = new AbortController();
@@ -49,6 +51,7 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
         draw(await response.json());
         version = response.headers.get("ETag") ?? "";
       }
+      if (isCard) picture.scrollTop = picture.scrollHeight; // a browser forgets it when a card moves
       failures = 0;
       note.hidden = true;
       picture.classList.remove("stale");
@@ -64,7 +67,8 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
   const draw = (screen) => {
     const atEnd = picture.scrollHeight - picture.scrollTop - picture.clientHeight < 4;
     picture.style.setProperty("--columns", String(screen.columns));
-    const lines = screen.lines.slice(0, usedLines(screen));
+    const used = screen.lines.slice(0, usedLines(screen));
+    const lines = isCard ? used.filter((line, row) => !isBlank(line) || !isSame(line, used[row - 1])) : used;
     const said = lines.map((line) => JSON.stringify(line));
     while (picture.children.length > said.length) picture.lastChild.remove();
     lines.forEach((line, row) => {
@@ -99,6 +103,15 @@ export function mountScreen(root, { agent, context, lines = 0, every = 1000 }) {
 function usedLines({ lines, cursor }) {
   const last = lines.findLastIndex((line) => line.some(([text, style]) => text.trim() || style?.bg !== undefined || style?.r));
   return Math.max(last, cursor ? cursor[0] : -1) + 1;
+}
+
+/** Returns whether a line has neither text nor a cursor; a program that paints its ground paints blank lines, too. */
+function isBlank(line) {
+  return line.every(([text, style]) => !text.trim() && !style?.r);
+}
+
+function isSame(line, other) {
+  return JSON.stringify(line) === JSON.stringify(other);
 }
 
 /** Returns one run of text in one style, `[text, style]`. */

@@ -23,7 +23,7 @@ const RESET = new Uint8Array([0x1b, 0x63]); // RIS, in the stream: what was writ
 const THEME = {
   background: "#101215", foreground: "#e4e7ec", cursor: "#e4e7ec", cursorAccent: "#101215", selectionBackground: "#3b5b8c",
   black: "#1d2127", red: "#f87171", green: "#4ade80", yellow: "#fcd34d", blue: "#60a5fa", magenta: "#d8a0f0", cyan: "#67d5e5", white: "#d3d8e0",
-  brightBlack: "#7d8694", brightRed: "#fca5a5", brightGreen: "#86efac", brightYellow: "#fde68a", brightBlue: "#93c5fd", brightMagenta: "#e6c3f7", brightCyan: "#a5e9f2", brightWhite: "#ffffff",
+  brightBlack: "#5f6875", brightRed: "#fca5a5", brightGreen: "#86efac", brightYellow: "#fde68a", brightBlue: "#93c5fd", brightMagenta: "#e6c3f7", brightCyan: "#a5e9f2", brightWhite: "#ffffff",
 };
 
 /**

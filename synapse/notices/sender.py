@@ -74,7 +74,10 @@ class NoticeSender:
         `needs_in` returns what the agent needs a person for, without what a person has seen by now.
         """
         try:
-            self._shown = await asyncio.to_thread(self._log.open_notices, self._agent_id)
+            recorded = await asyncio.to_thread(self._log.open_notices, self._agent_id)
+            # Not those of `synapse top`, which rings for whoever sits there.
+            ours = {outlet.name for outlet in self._outlets}
+            self._shown = {key: (notice, names & ours) for key, (notice, names) in recorded.items() if names & ours}
         except OSError as error:
             log.warning("notices_not_read", extra={"error": str(error)})
         tracker = NoticeTracker(self._shown)

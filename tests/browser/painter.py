@@ -7,15 +7,18 @@ import subprocess
 import sys
 
 LINE = b"the quick brown fox jumps over the lazy dog and prints seventy-eight characters"[:78] + b"\n"
+PAINTED = {
+    "colours": "\x1b[38;2;250;1;2mtrue red\x1b[0m \x1b[32mpalette\x1b[0m \x1b[48;5;27mground\x1b[0m",
+    "markup": '<img src=x onerror="window.hacked = 1"><script>window.hacked = 1</script>',
+    "far": "said above" + "\n" * 20 + "\x1b[48;5;17m   \x1b[0m\x1b[48;5;18m   \x1b[0m",
+}
 
 
 def paint(verb: str, rest: str) -> None:
     """Prints what a line names."""
     match verb:
-        case "colours":
-            say("\x1b[38;2;250;1;2mtrue red\x1b[0m \x1b[32mpalette\x1b[0m \x1b[48;5;27mground\x1b[0m")
-        case "markup":
-            say('<img src=x onerror="window.hacked = 1"><script>window.hacked = 1</script>')
+        case "colours" | "markup" | "far":
+            say(PAINTED[verb])
         case "lines":
             for number in range(int(rest)):
                 say(f"line {number}")

@@ -37,6 +37,30 @@ def test_silence_is_a_lost_connection_and_the_next_resumes_after_the_last_id(gat
     assert second.value.url.endswith("/dashboard/events?after=7")
 
 
+def test_silence_is_noticed_although_the_clock_was_set_back(gateway: FakeGateway, page: Page) -> None:
+    page.clock.install()
+    gateway.open(page)
+    now = page.evaluate("Date.now()")
+
+    page.clock.set_system_time(now / 1000 - 3600)
+    with page.expect_request(lambda request: "/dashboard/events" in request.url):
+        page.clock.run_for(13_000)
+
+
+def test_a_message_is_sent_with_an_id_also_where_the_browser_makes_none(gateway: FakeGateway, page: Page) -> None:
+    # At an address without TLS that is not this machine's, browsers lack this function.
+    page.add_init_script("delete Crypto.prototype.randomUUID")
+    gateway.rows = [row("codex")]
+    gateway.open(page, "#/send?to=codex")
+
+    page.get_by_label("Message").fill("hello")
+    with page.expect_response("**/messages"):
+        page.get_by_role("button", name="Send", exact=True).click()
+
+    [(_, _, sent)] = gateway.asked("/messages")
+    assert re.fullmatch("[0-9a-f]{32}", sent["message_id"])
+
+
 def test_while_not_connected_the_last_truth_stays_and_nothing_can_be_decided(gateway: FakeGateway, page: Page) -> None:
     gateway.rows = [row("codex", "asks", needs=[need("codex")])]
     gateway.open(page)

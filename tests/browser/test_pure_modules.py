@@ -52,6 +52,16 @@ def test_messages_and_their_answers_stand_in_the_order_of_time(page: Page) -> No
     assert arrows == [(0, 2), (2, 1), (1, 2), (2, 0)]
 
 
+def test_an_agent_that_waits_for_an_answer_has_sent_nothing_to_itself(page: Page) -> None:
+    asked = task_row("asked", "codex", 0, ("submitted", 1), ("answered", 30), from_agent="synapse-claude")
+    waiting = task_row("waiting", "claude", 0, from_agent="synapse-claude")
+    noted = task_row("noted", "claude", 40, ("submitted", 41), from_agent="synapse-claude")
+
+    laid = flow(page, [{**waiting, "receipts": receipts(("answered", 31))}, asked, noted])
+
+    assert shown(laid) == [("day", ""), ("message", "asked"), ("answer", "asked"), ("message", "noted")]
+
+
 def test_more_than_a_minute_between_two_rows_is_a_gap(page: Page) -> None:
     tasks = [task_row("one", "codex", 0), task_row("two", "codex", 60), task_row("three", "codex", 121)]
 
@@ -217,6 +227,29 @@ def test_colouring_never_changes_the_code(page: Page, language: str, code: str) 
     found = call(page, "highlight.js", "tokens", code, language)
 
     assert "".join(text for _, text in found) == code
+
+
+@pytest.mark.parametrize(("language", "code"), [("json", "1 " * 90_000), ("diff", "+\n" * 90_000)])
+def test_code_of_very_many_tokens_is_shown_without_colours(page: Page, language: str, code: str) -> None:
+    script = """async ([text, language]) => {
+      const { codeBlock } = await import("/assets/views/task_parts.js");
+      const block = codeBlock(text, language);
+      return [block.textContent === text, block.querySelectorAll("*").length];
+    }"""
+
+    assert page.evaluate(script, [code, language]) == [True, 1]
+
+
+def test_an_element_takes_any_number_of_children(page: Page) -> None:
+    script = """async (count) => {
+      const { fill, h } = await import("/assets/dom.js");
+      const list = h("ol", {}, Array.from({ length: count }, () => h("li")));
+      const before = list.children.length;
+      fill(list, Array.from({ length: count + 1 }, () => h("li")));
+      return [before, list.children.length];
+    }"""
+
+    assert page.evaluate(script, 150_000) == [150_000, 150_001]
 
 
 def test_strings_comments_numbers_and_keywords_are_coloured(page: Page) -> None:

@@ -97,3 +97,13 @@ def test_markup_stays_text(page: Page) -> None:
 
     assert found["children"] == 0
     assert found["shown"].startswith("<img src=x onerror=alert(1)>")
+
+
+def test_a_text_of_nothing_but_odd_characters_is_shown_whole_and_does_not_stop_the_page(page: Page) -> None:
+    flood = 150_000
+    script = REVEAL.replace("shown: box.textContent", 'shown: box.textContent.split("U+200B").length - 1')
+
+    found = page.evaluate(script, "\u200b" * flood)
+
+    assert (found["shown"], found["count"]) == (flood, flood)
+    assert len(found["marks"]) < flood / 10

@@ -75,6 +75,41 @@ def test_a_hidden_page_asks_for_no_pictures(machine: World) -> None:
         assert asked == []
 
 
+def test_cards_show_what_was_said_far_above_the_prompt(machine: World) -> None:
+    with painter(machine, "ada"):
+        machine.run("send", "ada", "far")
+        page = machine.page()
+        page.evaluate("location.hash = '#/agents'")
+
+        expect(page.locator(".card-screen").get_by_text("said above")).to_be_in_viewport()
+
+
+def test_a_card_that_moves_still_shows_the_end_of_its_screen(machine: World) -> None:
+    with painter(machine, "ada"):
+        machine.run("send", "ada", "lines 60")
+        page = machine.page()
+        page.evaluate("location.hash = '#/agents'")
+        end = page.locator(".card-screen").get_by_text("line 59")
+        expect(end).to_be_in_viewport()
+
+        move = "card => { card.parentElement.append(card); return card.querySelector('.screen').scrollTop; }"
+        assert page.locator(".cards .card").evaluate(move) == 0
+
+        expect(end).to_be_in_viewport()
+
+
+def test_painted_ground_has_no_gaps_between_lines(machine: World) -> None:
+    with painter(machine, "ada"):
+        machine.run("send", "ada", "far")
+        page = machine.page()
+        page.evaluate("location.hash = '#/agents'")
+
+        ground = page.locator(".card-screen .screen span").last
+        expect(ground).to_be_visible()
+        heights = ground.evaluate("span => [span, span.parentElement].map((one) => one.getBoundingClientRect().height)")
+        assert heights[0] == heights[1] == round(heights[0])
+
+
 def test_cards_show_small_screens_that_can_be_read(machine: World) -> None:
     with painter(machine, "ada"):
         machine.run("send", "ada", "colours")

@@ -66,7 +66,7 @@ MOUNT = """async ({ name, id, query, rows, answers }) => {
     },
     navigate: (hash) => { location.hash = hash; },
     announce: () => {}, notify: () => {}, fail: (error) => fake.failed.push(String(error)),
-    can: () => true, gate: (element) => element,
+    can: () => true, gate: (element) => element, notices: { state: "missing" },
     seen: async (agent, until) => fake.posted.push([`seen ${agent}`, until]),
   };
   fake.context = context;
@@ -407,11 +407,11 @@ def test_steps_that_a_message_skipped_are_not_shown_and_those_ahead_are_named_so
     expect(steps.last).to_contain_text("not yet")
 
 
-def test_a_question_about_the_task_is_answered_there(page: Page) -> None:
-    row = task_row("one", "codex", 0, ("submitted", 1), state="input_required", asks=True)
-    need = {
+def need_of(kind: str, **fields: Any) -> Json:
+    """Returns a need of codex, about its task `one`."""
+    return {
         "id": "q",
-        "kind": "permission",
+        "kind": kind,
         "agent": "codex",
         "agent_id": "synapse-codex",
         "name": "codex",
@@ -428,8 +428,14 @@ def test_a_question_about_the_task_is_answered_there(page: Page) -> None:
         "next": "",
         "question_id": "q",
         "can": ["allow", "deny"],
+        **fields,
     }
-    show_task(page, row, task_of(row), rows=[agent_row("codex", needs=[need])], tasks__one__answer={"task": None})
+
+
+def test_a_question_about_the_task_is_answered_there(page: Page) -> None:
+    row = task_row("one", "codex", 0, ("submitted", 1), state="input_required", asks=True)
+    rows = [agent_row("codex", needs=[need_of("permission")])]
+    show_task(page, row, task_of(row), rows=rows, tasks__one__answer={"task": None})
 
     expect(page.locator(".task-needs")).to_contain_text("rm -rf build")
     page.get_by_role("button", name="Allow", exact=True).click()
@@ -438,6 +444,37 @@ def test_a_question_about_the_task_is_answered_there(page: Page) -> None:
     assert page.evaluate("() => fake.posted") == [
         ["/dashboard/tasks/one/answer", {"verdict": "allow", "question_id": "q"}]
     ]
+
+
+def test_a_question_names_the_agent_whose_task_it_is_about(page: Page) -> None:
+    rows = [
+        agent_row("codex", needs=[need_of("permission", **{"from": "synapse-claude"})]),
+        agent_row("claude", name="reviewer"),
+    ]
+    mount(page, "inbox", rows=rows)
+
+    expect(page.locator(".facts")).to_contain_text("from reviewer")
+
+
+def test_an_answer_is_shown_once_with_its_first_line(page: Page) -> None:
+    done = need_of("done", title="It is round.", detail="It is round.\n\nSee the tests.", can=["seen"])
+    mount(page, "inbox", rows=[agent_row("codex", needs=[done])])
+
+    expect(page.locator(".need-body")).to_contain_text("See the tests.")
+    assert page.locator(".need-body").inner_text().count("It is round.") == 1
+
+
+def test_an_agent_that_is_not_there_says_so(page: Page) -> None:
+    mount(page, "agent", task_id="nobody", rows=[agent_row("codex")])
+
+    expect(page.get_by_text("There is no such agent.")).to_be_visible()
+    assert page.evaluate("() => fake.failed") == []
+
+
+def test_the_name_in_the_list_leads_to_the_agent(page: Page) -> None:
+    mount(page, "agent", task_id="codex-8120", rows=[agent_row("synapse-codex-8120", name="codex-8120")])
+
+    page.wait_for_function("() => location.hash === '#/agents/synapse-codex-8120'")
 
 
 def test_a_task_is_canceled_after_a_second_question(page: Page) -> None:

@@ -3,9 +3,9 @@
 import { ago, clock, fill, h, keyed, reveal } from "../dom.js";
 import { confirmKey } from "../keys.js";
 import { needCard, subjectOf } from "../need.js";
-import { mark, stateLabel, taskAddress, taskLink, word } from "../rows.js";
+import { agentAddress, mark, nameOf, stateLabel, taskAddress, taskLink, word } from "../rows.js";
 import { mountScreen } from "../screen.js";
-import { stepWord } from "../task_words.js";
+import { senderName, stepWord } from "../task_words.js";
 
 const PHONE = window.matchMedia("(max-width: 719px)");
 const PAGE = 30; // tasks of the agent that are shown
@@ -34,11 +34,13 @@ export const view = {
     let terminal = null;
     let terminalOf = "";
     let seenUntil = "";
+    let isUnknown = false;
     root.append(h("div", { class: "agent" }, h("div", {}, head), needs, box, work, tabs, panel));
 
     const draw = () => {
       const row = live.row(id);
       if (!row) return drawMissing();
+      tabs.hidden = panel.hidden = false;
       const back = h("a", { class: "button quiet", href: "#/agents", "aria-label": "Back to all agents" }, "‹");
       const address = `#/send?to=${encodeURIComponent(row.id)}`;
       const send = h("a", { class: "button", href: address, "aria-label": `Send a message to ${row.name}` }, "Send");
@@ -54,7 +56,11 @@ export const view = {
 
     const drawMissing = () => {
       if (!live.isLive) return fill(head, h("h1", {}, id), h("span", { class: "muted" }, "Connecting…"));
-      fill(head, h("h1", {}, id), h("span", { class: "muted" }, "is not running. Its messages are still here."));
+      const named = live.rows.find((row) => row.name === id);
+      if (named) return location.replace(agentAddress(named.id)); // a person typed the name that the list has
+      const what = isUnknown ? "There is no such agent." : "is not running. Its messages are still here.";
+      fill(head, h("h1", {}, id), h("span", { class: "muted" }, what));
+      tabs.hidden = panel.hidden = isUnknown;
       fill(needs);
       fill(work);
       closeTerminal();
@@ -102,16 +108,16 @@ export const view = {
       if (row.task) {
         const { id: taskId, from, receipt, text } = row.task;
         lines.push(h("div", { class: "prose" }, h("strong", {}, "works on "), taskLink(taskId),
-          ` from ${from} (${stepWord(receipt)}): `, reveal(text)));
+          ` from ${nameOf(from, live.rows)} (${stepWord(receipt)}): `, reveal(text)));
       }
       const waiting = tasks.filter((task) => task.state === "submitted" && task.id !== row.task?.id).reverse();
       if (row.queue) {
         const items = waiting.map((task) => h("li", {}, taskLink(task.id),
-          h("span", { class: "muted" }, `from ${task.from}`), h("span", { class: "text" }, reveal(task.text))));
+          h("span", { class: "muted" }, `from ${senderName(task, live.rows)}`), h("span", { class: "text" }, reveal(task.text))));
         lines.push(h("div", {}, h("strong", {}, `queue: ${row.queue}`), h("ol", {}, items)));
       }
       for (const { to, task_id: taskId, text } of row.owes) {
-        lines.push(h("div", {}, `owes ${to} an answer: `, taskLink(taskId), " “", reveal(text), "”"));
+        lines.push(h("div", {}, `owes ${nameOf(to, live.rows)} an answer: `, taskLink(taskId), " “", reveal(text), "”"));
       }
       if (row.store_fault) lines.push(h("p", { class: "warning" }, row.store_fault));
       lines.push(h("div", { class: "muted" }, `${word(row.agent_state)}, known from ${row.source || "its host"}`));
@@ -120,10 +126,10 @@ export const view = {
 
     const drawHistory = () => {
       if (tasks.length === 0) return fill(history, h("li", { class: "muted message" }, "No messages yet."));
-      if (shown === "messages") return fill(history, tasks.map(messageOf));
+      if (shown === "messages") return fill(history, tasks.map((task) => messageOf(task, live.rows)));
       const steps = tasks.flatMap((task) => task.receipts.map((receipt) => ({ task, receipt })));
       steps.sort((one, other) => newestFirst(one.receipt.at, other.receipt.at));
-      fill(history, steps.map(stepOf));
+      fill(history, steps.map((step) => stepOf(step, live.rows)));
     };
 
     const load = async () => {
@@ -131,7 +137,9 @@ export const view = {
         const path = `/dashboard/tasks?agent=${encodeURIComponent(id)}&limit=${PAGE}`;
         ({ tasks } = await api.get(path, { signal: leaving.signal }));
       } catch (error) {
-        if (!leaving.signal.aborted) context.fail(error);
+        isUnknown = error.status === 404;
+        if (isUnknown) draw();
+        else if (!leaving.signal.aborted) context.fail(error);
         return;
       }
       drawHistory();
@@ -212,9 +220,9 @@ function newestFirst(one, other) {
   return one < other ? 1 : -1;
 }
 
-function messageOf(task) {
+function messageOf(task, rows) {
   return h("li", { class: "message" },
-    h("div", { class: "message-head" }, h("strong", {}, task.from), ago(task.created_at), taskLink(task.id),
+    h("div", { class: "message-head" }, h("strong", {}, senderName(task, rows)), ago(task.created_at), taskLink(task.id),
       h("span", {}, word(task.state)), h("span", {}, stepWord(task.receipt))),
     h("div", { class: "prose" }, reveal(task.text), moreOf(task, task.text)),
     task.answer ? h("div", { class: "prose answer" }, reveal(task.answer), moreOf(task, task.answer)) : null);
@@ -225,8 +233,8 @@ function moreOf(task, text) {
   return text.length < PREVIEW ? null : ["… ", h("a", { class: "link", href: taskAddress(task.id) }, "all of it")];
 }
 
-function stepOf({ task, receipt: { step, at, source } }) {
+function stepOf({ task, receipt: { step, at, source } }, rows) {
   return h("li", { class: "step" }, h("time", { datetime: at }, clock(at)), h("span", {}, stepWord(step)),
-    h("span", { class: "text" }, taskLink(task.id), ` ${task.from}: `, reveal(task.text),
+    h("span", { class: "text" }, taskLink(task.id), ` ${senderName(task, rows)}: `, reveal(task.text),
       source ? h("span", { class: "muted" }, ` · ${source}`) : null));
 }

@@ -6,7 +6,7 @@
  */
 
 import { fill, h, keyed } from "../dom.js";
-import { agentAddress, rowParts } from "../rows.js";
+import { agentAddress, nameOf, rowParts } from "../rows.js";
 import { mountScreen } from "../screen.js";
 import { noAgents } from "./inbox.js";
 
@@ -41,7 +41,7 @@ export const view = {
       if (screens.has(box) || box.dataset.terminal !== "true") return;
       fill(box);
       const every = box.closest(".pin") ? EVERY_PINNED : EVERY;
-      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, lines: 0, every }));
+      screens.set(box, mountScreen(box, { agent: box.dataset.agent, context, every, isCard: true }));
     };
     const close = (box) => {
       screens.get(box)?.unmount();
@@ -109,7 +109,7 @@ export const view = {
       if (card.dataset.said !== said) {
         card.dataset.said = said;
         line.dataset.state = row.state;
-        fill(line, rowParts(row), h("span", { class: "card-foot" }, footOf(row)));
+        fill(line, rowParts(row), h("span", { class: "card-foot" }, footOf(row, live)));
       }
       const maySee = row.has_terminal && row.state !== "away" && context.session.actions.includes("attach");
       pin.hidden = !card.matches(".pin") && (!maySee || pins.length >= MOST_PINS);
@@ -148,10 +148,10 @@ export const view = {
   },
 };
 
-function footOf(row) {
+function footOf(row, live) {
   const parts = [row.agent_type, row.folder, row.machine];
   if (row.unread) parts.push(row.unread === 1 ? "1 new answer" : `${row.unread} new answers`);
-  if (row.owes.length) parts.push(`owes ${row.owes.map((one) => one.to).join(", ")} an answer`);
+  if (row.owes.length) parts.push(`owes ${row.owes.map((one) => nameOf(one.to, live.rows)).join(", ")} an answer`);
   return parts.filter(Boolean).join(" · ");
 }
 

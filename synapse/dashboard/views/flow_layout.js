@@ -19,7 +19,7 @@ const GAP_SECONDS = 60;
  * @returns {{lanes: Array<{key: string, id: string, name: string}>, rows: object[]}}
  */
 export function layout(tasks, agents) {
-  const told = tasks.filter((task) => (task.receipts ?? []).length || task.asks);
+  const told = tasks.filter(isTold);
   const byId = new Map();
   for (const task of told) {
     if (!byId.has(task.agent_id)) byId.set(task.agent_id, []);
@@ -31,6 +31,13 @@ export function layout(tasks, agents) {
   const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place.get(senders.get(task)), place))));
   addBars(rows, told, place);
   return { lanes, rows };
+}
+
+/** Returns whether something was said: an agent that waits for another's answer has a task of its own for it. */
+function isTold(task) {
+  const steps = (task.receipts ?? []).map(({ step }) => step);
+  const isOwn = task.from_agent !== "" && task.from_agent === task.agent_id;
+  return task.asks || (isOwn ? steps.includes("queued") : steps.length > 0);
 }
 
 /**

@@ -94,7 +94,7 @@ export const view = {
     });
 
     // The same message keeps its id until it was accepted: a second try after a lost answer cannot count twice.
-    let messageId = crypto.randomUUID();
+    let messageId = newId();
     let offered = "";
 
     async function send() {
@@ -107,11 +107,11 @@ export const view = {
         const body = { text: text.value, priority: Number(priority.value) };
         if (files.length) body.files = await Promise.all(files.map(encoded));
         const said = JSON.stringify([agent, body]);
-        if (offered && offered !== said) messageId = crypto.randomUUID();
+        if (offered && offered !== said) messageId = newId();
         offered = said;
         const path = `/dashboard/agents/${encodeURIComponent(agent)}/messages`;
         const { task } = await api.post(path, { ...body, message_id: messageId });
-        messageId = crypto.randomUUID();
+        messageId = newId();
         offered = "";
         text.value = "";
         files = [];
@@ -167,6 +167,11 @@ export const view = {
     };
   },
 };
+
+/** Returns an id that nobody else has. `crypto.randomUUID` is missing where a gateway is reached without TLS. */
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** Waits until the page is connected again; at least a second, so that a stream that ends at once is no loop. */
 async function nextConnect(live, signal) {

@@ -63,7 +63,7 @@ export class Parts {
   #elementOf(block) {
     switch (block.kind) {
       case "text":
-        return h("p", { class: "part-text", dir: "auto" }, ...reveal(block.text));
+        return h("p", { class: "part-text", dir: "auto" }, reveal(block.text));
       case "code":
         return codeBlock(block.text, block.language);
       case "link":
@@ -139,7 +139,7 @@ export class Parts {
  * @param {string} language
  */
 export function codeBlock(text, language) {
-  return h("pre", { class: "part-code", tabIndex: 0, dir: "ltr" }, h("code", {}, ...highlighted(text, language)));
+  return h("pre", { class: "part-code", tabIndex: 0, dir: "ltr" }, h("code", {}, highlighted(text, language)));
 }
 
 /**

@@ -246,7 +246,11 @@ async def test_the_programs_report_and_its_dialog_are_one_question(tmp_path: Pat
             question = await turn.asks(2)
 
             assert question.id == turn.questions[0].id
-            assert (question.title, question.detail, question.source) == ("May I?", "it wants[2J to\nrun ask", "signal")
+            assert (question.title, question.detail, question.source) == (
+                "May I?",
+                "it wants<U+001B>[2J to\nrun ask",
+                "signal",
+            )
             assert [option.label for option in question.options] == ["Yes", "No", "Say something"]
 
             def take(question_id: str, choice: Choice) -> bool:

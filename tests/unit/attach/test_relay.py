@@ -124,9 +124,11 @@ class FakePage:
 
 
 @asynccontextmanager
-async def relayed(hosts: Hosts, *, linger: float = 30.0) -> AsyncGenerator[Callable[..., FakePage], None]:
+async def relayed(
+    hosts: Hosts, *, linger: float = 30.0, patience: float = BOUND
+) -> AsyncGenerator[Callable[..., FakePage], None]:
     """Gives a function that adds a viewer."""
-    relays = TerminalRelays(hosts.connect, linger=linger, retry=0.01)
+    relays = TerminalRelays(hosts.connect, linger=linger, retry=0.01, patience=patience)
     pages: list[FakePage] = []
 
     def view(*, types: bool = False, after: int | None = None, run: str = "", columns: int = 100) -> FakePage:
@@ -425,6 +427,27 @@ async def test_a_viewer_that_leaves_while_the_host_is_busy_keeps_no_keyboard() -
         host.say(Role(types=True))
 
         await settled(lambda: looking.relay.types(looking.viewer))
+
+
+async def test_a_host_that_has_stopped_holds_up_no_page() -> None:
+    host = BusyHost()
+    host.may_hear.set()
+    async with relayed(Hosts(host), patience=0.01) as view:
+        page = view(types=True)
+        await host.begins()
+        host.say(Role(types=True))
+        await settled(lambda: page.relay.types(page.viewer))
+        host.may_hear.clear()
+
+        async with asyncio.timeout(BOUND):
+            await page.viewer.receive(Input(b"keys"))
+        assert not page.relay.types(page.viewer), "what is typed now would be lost"
+        host.is_told.clear()
+        await page.viewer.receive(Input(b"more"))
+        await page.leave()
+
+        assert not host.is_told.is_set()
+        await settled(lambda: host.is_closed)
 
 
 async def test_a_relay_whose_viewer_left_before_it_had_joined_ends_too() -> None:

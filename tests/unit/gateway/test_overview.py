@@ -213,7 +213,8 @@ async def test_a_viewer_who_reads_too_slowly_is_told_to_load_anew(monkeypatch: p
         await viewer.until(lambda: any(isinstance(one, EventsMissed) for one in viewer.got))
         await answered(here, "the last one")
         end = await here.store.last_seq()
-        await viewer.until(lambda: viewer.seqs[-1:] == [end])
+        # On a slow machine the viewer may miss these too, and is told so again.
+        await viewer.until(lambda: viewer.seqs[-1:] == [end] or EventsMissed(cursor=end) in viewer.got)
 
         assert end > last
         assert len(set(viewer.seqs)) == len(viewer.seqs)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from synapse.client.overview import Need
 from synapse.core.agent import AgentEntry
-from synapse.notices.log import NoticeLog
+from synapse.notices.log import NoticeLog, Result
 from synapse.notices.outlets import OutletFailed
-from synapse.notices.rules import GRACE_SECONDS, Notice, read_rules
+from synapse.notices.rules import GRACE_SECONDS, Notice, notice_of, read_rules
 from synapse.notices.sender import Notices, NoticeSender
 from tests.fakes.clock import FakeClock
 from tests.samples.needs import need
@@ -120,6 +120,15 @@ async def test_a_restarted_host_shows_an_open_question_no_second_time(tmp_path: 
 
     assert outlet.shown == ["withdraw q1"]
     assert world.results() == ["q1 sent", "q1 withdrawn"]
+
+
+async def test_what_the_overview_has_rung_for_is_shown_here_all_the_same(tmp_path: Path) -> None:
+    NoticeLog(tmp_path).append(notice_of(ASKS), "terminal", Result.SENT, FakeClock().now())
+    outlet = FakeOutlet()
+
+    await World(tmp_path, outlet).tell([ASKS])
+
+    assert outlet.shown == ["show q1"]
 
 
 async def test_a_defect_of_an_outlet_ends_neither_the_host_nor_the_other_notices(tmp_path: Path) -> None:
