@@ -121,7 +121,7 @@ def test_a_page_of_another_origin_gets_and_changes_nothing(asker: World, shared:
         assert set(got.values()) == {"refused"}, got
         # The frame holds the browser's own error page, or nothing: never ours.
         foreign.evaluate(FRAME, f"{origin_of(page)}/")
-        assert all("Skip to the view" not in frame.content() for frame in foreign.frames[1:])
+        assert all("Synapse" not in frame.content() for frame in foreign.frames[1:])
         with foreign.context.expect_page() as opened:
             foreign.evaluate(POST_FORM, f"{origin_of(page)}/dashboard/agents/asker/messages")
         opened.value.wait_for_load_state()
