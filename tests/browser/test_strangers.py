@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Page, expect
 
+from synapse.core.override import override
 from tests.browser.program_agent import painter
 from tests.browser.world import World, expect_live, go
 from tests.conformance.real_hosts import ROOT
@@ -72,6 +73,7 @@ def stranger() -> Generator[Stranger]:
     made = Stranger()
 
     class Handler(BaseHTTPRequestHandler):
+        @override
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name for it
             """Keeps quiet."""
 
