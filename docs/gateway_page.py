@@ -112,7 +112,8 @@ caller sees the agents that it may use, and of their rows and tasks only what it
 Names are in snake case. A Task is that of a host ([HTTP at an agent](http.md)), but a file in it has a `number` and a
 `size` in place of its bytes. A TaskRow is flat: `id`, `agent` (its name here), `agent_id`, `from`, `from_agent` (the id
 of a proven agent), `text` and `answer` (300 characters of each), `state`, `receipt`, `receipts`, `priority`,
-`created_at`, `updated_at`, `reply_expected`, `parent_id`, `context_id`, `asks`, `reason`, `note`, `attention`, `files`.
+`created_at`, `updated_at`, `reply_expected`, `waits_for` (the agent whose answer the task only waits for, or empty),
+`parent_id`, `context_id`, `asks`, `reason`, `note`, `attention`, `files`.
 A Row is one agent as `synapse top` shows it: `id`, `name`, `state` (`asks`, `in_doubt`, `failed`, `done`, `working`,
 `queued`, `starting`, `ready`, `away`), `why`, `since`, `task`, `queue`, `unread`, `owes`, `needs`: what needs a person,
 each with `kind`, `title`, `detail`, `options`, `question_id` and `can`.

@@ -40,6 +40,7 @@ def task_row(task_id: str, agent: str, sent: float, *steps: tuple[str, float], *
         "created_at": at(sent),
         "updated_at": last["at"],
         "reply_expected": False,
+        "waits_for": "",
         "parent_id": "",
         "context_id": "",
         "asks": False,

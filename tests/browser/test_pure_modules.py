@@ -54,7 +54,7 @@ def test_messages_and_their_answers_stand_in_the_order_of_time(page: Page) -> No
 
 def test_an_agent_that_waits_for_an_answer_has_sent_nothing_to_itself(page: Page) -> None:
     asked = task_row("asked", "codex", 0, ("submitted", 1), ("answered", 30), from_agent="synapse-claude")
-    waiting = task_row("waiting", "claude", 0, from_agent="synapse-claude")
+    waiting = task_row("waiting", "claude", 0, from_agent="synapse-claude", waits_for="synapse-codex")
     noted = task_row("noted", "claude", 40, ("submitted", 41), from_agent="synapse-claude")
 
     laid = flow(page, [{**waiting, "receipts": receipts(("answered", 31))}, asked, noted])
@@ -85,7 +85,7 @@ def test_an_agent_is_at_work_from_its_message_to_its_answer_and_not_while_one_wa
 
 
 def test_a_task_that_only_waits_for_a_reply_is_no_message(page: Page) -> None:
-    waiting: Json = {**task_row("waiting", "codex", 0), "receipts": [], "receipt": ""}
+    waiting: Json = {**task_row("waiting", "codex", 0), "receipts": [], "receipt": "", "waits_for": "synapse-claude"}
 
     assert flow(page, [waiting])["rows"] == []
 
@@ -99,9 +99,10 @@ def test_an_agents_own_question_points_to_people(page: Page) -> None:
         "state": "input_required",
     }
 
-    row = flow(page, [asks])["rows"][1]
+    answered = {**asks, "asks": False, "state": "completed", "receipts": receipts(("answered", 9))}
 
-    assert (row["from"], row["to"]) == (1, 0)
+    assert [(row["from"], row["to"]) for row in flow(page, [asks])["rows"][1:]] == [(1, 0)]
+    assert [(row["from"], row["to"]) for row in flow(page, [answered])["rows"][1:]] == [(1, 0), (0, 1)]
 
 
 def test_agents_that_left_keep_a_lane_by_the_name_they_had(page: Page) -> None:

@@ -150,7 +150,7 @@ export const view = {
 
 function footOf(row, live) {
   const parts = [row.agent_type, row.folder, row.machine];
-  if (row.unread) parts.push(row.unread === 1 ? "1 new answer" : `${row.unread} new answers`);
+  if (row.unread) parts.push(`${row.unread} not seen`);
   if (row.owes.length) parts.push(`owes ${row.owes.map((one) => nameOf(one.to, live.rows)).join(", ")} an answer`);
   return parts.filter(Boolean).join(" · ");
 }

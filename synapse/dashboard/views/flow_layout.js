@@ -19,7 +19,8 @@ const GAP_SECONDS = 60;
  * @returns {{lanes: Array<{key: string, id: string, name: string}>, rows: object[]}}
  */
 export function layout(tasks, agents) {
-  const told = tasks.filter(isTold);
+  // An agent that waits for another's answer has a task of its own for it, in which nothing is said.
+  const told = tasks.filter((task) => !task.waits_for);
   const byId = new Map();
   for (const task of told) {
     if (!byId.has(task.agent_id)) byId.set(task.agent_id, []);
@@ -31,13 +32,6 @@ export function layout(tasks, agents) {
   const rows = withGaps(inOrder(told.flatMap((task) => rowsOf(task, place.get(senders.get(task)), place))));
   addBars(rows, told, place);
   return { lanes, rows };
-}
-
-/** Returns whether something was said: an agent that waits for another's answer has a task of its own for it. */
-function isTold(task) {
-  const steps = (task.receipts ?? []).map(({ step }) => step);
-  const isOwn = task.from_agent !== "" && task.from_agent === task.agent_id;
-  return task.asks || (isOwn ? steps.includes("queued") : steps.length > 0);
 }
 
 /**
@@ -67,7 +61,7 @@ function lanesOf(tasks, senders, agents) {
 function rowsOf(task, sender, place) {
   const agent = place.get(task.agent);
   // An agent's question to a person is a task of the agent's own; nothing was sent to it.
-  const isQuestion = !(task.receipts ?? []).length;
+  const isQuestion = !(task.receipts ?? []).some(({ step }) => step === "queued");
   const [from, to] = isQuestion ? [agent, place.get(PEOPLE)] : [sender, agent];
   const rows = [{ kind: "message", key: task.id, at: task.created_at, task, from, to, bars: [] }];
   const ended = finalReceipt(task);

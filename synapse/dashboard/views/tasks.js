@@ -230,7 +230,8 @@ function updateRow(element, row, now, agents) {
   const link = h(
     "a", { class: "tasks-link", href: `#/tasks/${encodeURIComponent(row.id)}`, "data-item": true },
     h("span", { class: "tasks-state" }, mark(state), h("span", { class: "state", "data-state": state }, word)),
-    h("span", { class: "tasks-who" }, h("bdi", {}, ...reveal(from)), " → ", h("bdi", { class: "tasks-agent" }, ...reveal(to))),
+    h("span", { class: "tasks-who" }, ...(row.waits_for ? waitingWords(row, to, agents)
+      : [h("bdi", {}, ...reveal(from)), " → ", h("bdi", { class: "tasks-agent" }, ...reveal(to))])),
     h("span", { class: "tasks-texts" },
       h("bdi", { class: "tasks-text", dir: "auto" }, ...reveal(row.text || (row.files ? counted(row.files, "file") : "(empty)"))),
       answerLine(row)),
@@ -239,6 +240,12 @@ function updateRow(element, row, now, agents) {
   );
   fill(element, link);
   if (hadFocus) link.focus();
+}
+
+/** Returns who waits for whom: an agent that asked another one has a task of its own for the answer. */
+function waitingWords(row, waiter, agents) {
+  const asked = agents.find((agent) => agent.agent_id === row.waits_for)?.name ?? row.waits_for;
+  return [h("bdi", { class: "tasks-agent" }, ...reveal(waiter)), " waits for ", h("bdi", {}, ...reveal(asked))];
 }
 
 function answerLine(row) {

@@ -179,6 +179,7 @@ def task_row(task: Task, agent_name: AgentName) -> Wire:
         "created_at": instant(task.created_at),
         "updated_at": instant(task.updated_at),
         "reply_expected": task.reply_to is not None,
+        "waits_for": task.waits_for.agent_id if task.waits_for is not None and not task.queued else "",
         "parent_id": task.parent_id,
         "context_id": task.context_id,
         "asks": task.question is not None,

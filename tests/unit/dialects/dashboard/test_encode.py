@@ -36,7 +36,7 @@ from synapse.core.requests import (
     Timeline,
 )
 from synapse.core.store import TaskPage
-from synapse.core.task import Receipt, ReceiptStep, ReplyTo, Task, TaskId, TaskState
+from synapse.core.task import Receipt, ReceiptStep, ReplyTo, Task, TaskId, TaskState, WaitTarget
 from synapse.dialects.dashboard import encode
 from synapse.dialects.dialect import Call
 from synapse.dialects.task_json import HTTP_STATUS
@@ -90,6 +90,7 @@ def test_a_row_of_a_task_is_flat_and_of_bounded_length() -> None:
         "created_at": "2026-01-15T10:30:00.000Z",
         "updated_at": "2026-01-15T10:30:05.123Z",
         "reply_expected": True,
+        "waits_for": "",
         "parent_id": "p",
         "context_id": "c-1",
         "asks": False,
@@ -98,6 +99,13 @@ def test_a_row_of_a_task_is_flat_and_of_bounded_length() -> None:
         "attention": "look at it",
         "files": 0,
     }
+
+
+def test_a_row_says_whose_answer_a_task_only_waits_for() -> None:
+    asked = WaitTarget(agent_id="synapse-claude-8100", inbox="claude")
+
+    assert encode.task_row(a_task(waits_for=asked, queued=False), agent_name)["waits_for"] == "synapse-claude-8100"
+    assert encode.task_row(a_task(waits_for=asked, queued=True), agent_name)["waits_for"] == ""
 
 
 @pytest.mark.parametrize(
