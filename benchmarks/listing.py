@@ -47,14 +47,15 @@ async def _measured(path: Path, tasks: int) -> list[Row]:
             "of a scope that has few": TaskQuery(scope="key:few"),
         }
         return [
-            within(LIMIT_MS, Figure(f"{tasks:,} tasks, first page {name}", await _timed(store, query), "ms", 1000))
+            within(LIMIT_MS, Figure(f"{tasks:,} tasks, first page {name}", await timed(store, query), "ms", 1000))
             for name, query in queries.items()
         ]
     finally:
         await store.close()
 
 
-async def _timed(store: SqliteStore, query: TaskQuery) -> Sequence[float]:
+async def timed(store: SqliteStore, query: TaskQuery) -> Sequence[float]:
+    """Returns how long each of several pages of `query` took."""
     seconds: list[float] = []
     for _ in range(_TIMES):
         begun = time.perf_counter()

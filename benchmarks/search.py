@@ -6,12 +6,12 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from benchmarks.hosts import Home, Host, temporary_home
+from benchmarks.listing import timed
 from benchmarks.processes import SYNAPSE, run_command
 from benchmarks.rows import QUICK, Effort, Figure, Row, at_most, within
 from synapse.core.events import ArtifactAdded, StateChanged, TaskEvent, TaskOpened
@@ -26,7 +26,6 @@ TITLE = "Searching stored tasks"
 PAGE_LIMIT_MS = 50.0
 MOST_SLOWER = 1.25
 _WHOLE, _SMALL = 100_000, 5_000
-_TIMES = 15
 _APPENDS = 400
 _APPEND_EVERY = 0.005
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -91,7 +90,7 @@ async def _measured(home: Home, host: Host, tasks: int, sends: int) -> list[Row]
                 Figure("without", appended_alone, "ms", 1000),
             ),
             *[
-                within(PAGE_LIMIT_MS, Figure(f"first page, {name}", await _timed(store, query), "ms", 1000))
+                within(PAGE_LIMIT_MS, Figure(f"first page, {name}", await timed(store, query), "ms", 1000))
                 for name, query in _searches(texts).items()
             ],
         ]
@@ -130,17 +129,6 @@ async def _append_times(store: SqliteStore, lease: Lease, numbers: itertools.cou
         await _append(store, lease, number, texts)
         seconds.append(time.perf_counter() - begun)
         await asyncio.sleep(_APPEND_EVERY)
-    return seconds
-
-
-async def _timed(store: SqliteStore, query: TaskQuery) -> Sequence[float]:
-    seconds: list[float] = []
-    for _ in range(_TIMES):
-        begun = time.perf_counter()
-        page = await store.list(query)
-        seconds.append(time.perf_counter() - begun)
-        if not page.tasks:
-            raise ValueError("nothing is found, so this measures nothing")
     return seconds
 
 

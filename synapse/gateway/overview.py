@@ -37,7 +37,7 @@ from synapse.core.errors import (
 )
 from synapse.core.events import TaskHidden, Update
 from synapse.core.json_text import object_in, objects_in
-from synapse.core.requests import (
+from synapse.core.overview import (
     AgentOverview,
     EventsMissed,
     Overview,

@@ -20,8 +20,8 @@ from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, TooManyStreams, UnsupportedOperation
 from synapse.core.extension import check_named
 from synapse.core.message import Json, Message
+from synapse.core.overview import AgentOverview, Overview, OverviewUpdate, Timeline
 from synapse.core.requests import (
-    AgentOverview,
     ExternalAgent,
     FollowTask,
     ForAgent,
@@ -38,8 +38,6 @@ from synapse.core.requests import (
     ListedAgent,
     MarkSeen,
     MetricsSnapshot,
-    Overview,
-    OverviewUpdate,
     RegisterAgent,
     RemoveAgent,
     Request,
@@ -47,7 +45,6 @@ from synapse.core.requests import (
     Stream,
     SubscribeTask,
     Ticket,
-    Timeline,
     WatchOverview,
     check_capable,
 )

@@ -20,6 +20,7 @@ from synapse.auth.policy import hide_store_details, may_use
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentExited, AgentNotFound, SynapseError, TaskNotFound, Unauthenticated
 from synapse.core.events import Recorded, StateChanged, Update
+from synapse.core.overview import Timeline
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
     AnswerQuestion,
@@ -49,7 +50,6 @@ from synapse.core.requests import (
     SetPushConfig,
     SubscribeTask,
     TaskStream,
-    Timeline,
 )
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId

@@ -29,6 +29,7 @@ from synapse.core.errors import (
 )
 from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.message import Json, Message
+from synapse.core.overview import StyledScreen
 from synapse.core.push import PushConfig, PushService
 from synapse.core.requests import (
     NO_TOOLS,
@@ -71,7 +72,6 @@ from synapse.core.requests import (
     SendExternal,
     SendMessage,
     SetPushConfig,
-    StyledScreen,
     SubscribeTask,
     TaskStream,
     ToolsStatus,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from synapse.core.requests import Run, RunStyle, StyledScreen
+from synapse.core.overview import Run, RunStyle, StyledScreen
 from synapse.terminal.picture import PaintedScreen
 
 _PIECE: Final = re.compile(r"\x1b\[([\d;:]*)m|\x1b\]8;.*?(?:\x1b\\|\x07)|([^\x1b]+)", re.DOTALL)

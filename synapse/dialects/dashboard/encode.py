@@ -17,7 +17,7 @@ from synapse.core.address import PERSON, SYSTEM
 from synapse.core.errors import NotFound, QuestionGone, SynapseError, UnsupportedOperation, describe
 from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.message import FilePart, Json, Role, media_type_of
-from synapse.core.requests import (
+from synapse.core.overview import (
     AgentOverview,
     EventsMissed,
     Overview,

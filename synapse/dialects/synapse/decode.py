@@ -11,6 +11,7 @@ import msgspec
 
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, Sender, TextPart
+from synapse.core.overview import StyledScreen
 from synapse.core.requests import (
     MOST_FINISHED,
     SECRET_HEADER,
@@ -33,7 +34,6 @@ from synapse.core.requests import (
     ResolveTask,
     SendExternal,
     SendMessage,
-    StyledScreen,
     SubscribeTask,
     WatchStatus,
 )

@@ -14,8 +14,9 @@ from synapse.core.driver import AgentStatus, HoldReason
 from synapse.core.errors import SynapseError, UnsupportedOperation, describe
 from synapse.core.events import Update
 from synapse.core.message import Json
+from synapse.core.overview import StyledScreen
 from synapse.core.question import question_fields
-from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, StyledScreen, ToolsStatus
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied, ToolsStatus
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 from synapse.core.task_metadata import recorded_question

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.errors import Conflict
-from synapse.core.requests import StyledScreen
+from synapse.core.overview import StyledScreen
 from synapse.core.types import Clock
 from synapse.drivers.pty.person_input import LineRouting, PersonInput
 from synapse.drivers.pty.process import Launch, ProcessWaiter, Program, spawn

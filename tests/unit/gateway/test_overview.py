@@ -27,20 +27,15 @@ from synapse.core.errors import (
     UnsupportedOperation,
 )
 from synapse.core.events import Update
+from synapse.core.overview import EventsMissed, Overview, OverviewUpdate, RowChanged, RowRemoved, StreamAlive
 from synapse.core.requests import (
-    EventsMissed,
     GetAgentOverview,
     GetAgentScreen,
     GetOverview,
     GetTimeline,
     ListTasks,
     MarkSeen,
-    Overview,
-    OverviewUpdate,
     ResolveTask,
-    RowChanged,
-    RowRemoved,
-    StreamAlive,
     WatchOverview,
 )
 from synapse.core.task import Task, TaskState

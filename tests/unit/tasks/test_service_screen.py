@@ -6,7 +6,8 @@ import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, UnsupportedOperation
-from synapse.core.requests import GetScreen, Run, StyledScreen
+from synapse.core.overview import Run, StyledScreen
+from synapse.core.requests import GetScreen
 from tests.fakes.harness import ME, AgentHarness
 from tests.fakes.questions import ITSELF, LEFT_BEHIND, OTHER_AGENT, OVER_TCP, PERSON, WITHOUT_TERMINAL
 

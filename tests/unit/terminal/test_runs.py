@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.core.requests import Run, StyledScreen
+from synapse.core.overview import Run, StyledScreen
 from synapse.terminal.runs import runs_of, styled
 from synapse.terminal.screen import Screen
 

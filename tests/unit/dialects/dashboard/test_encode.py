@@ -24,8 +24,7 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, FilePart, Role, Sender, TextPart
-from synapse.core.question import WAITING_FOR_PERSON, Question, QuestionKind
-from synapse.core.requests import (
+from synapse.core.overview import (
     AgentOverview,
     EventsMissed,
     Overview,
@@ -35,6 +34,7 @@ from synapse.core.requests import (
     StreamAlive,
     Timeline,
 )
+from synapse.core.question import WAITING_FOR_PERSON, Question, QuestionKind
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, ReplyTo, Task, TaskId, TaskState, WaitTarget
 from synapse.dialects.dashboard import encode

@@ -26,18 +26,9 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
+from synapse.core.overview import Run, StyledScreen
 from synapse.core.question import Option, Question, QuestionKind, question_fields
-from synapse.core.requests import (
-    ExternalAgent,
-    ExternalAnswer,
-    HostStatus,
-    McpState,
-    Replied,
-    Run,
-    StyledScreen,
-    ToolsStatus,
-    ToolsWay,
-)
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, McpState, Replied, ToolsStatus, ToolsWay
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.dialects.proto_json import instant, to_json
