@@ -6,7 +6,8 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -119,6 +120,16 @@ async def test_a_batch_is_read_back_completely_and_in_order(tmp_path: Path, task
         await store.close()
 
 
+@pytest.fixture
+def fair_threads() -> Iterator[None]:
+    """Threads that take turns often: a loop that never rests leaves another one only what Python takes from it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("fair_threads")
 async def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
     """The loop wakes the thread when it submits no more; a loop that submits in each iteration must not delay that."""
     async with asyncio.timeout(20):
