@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from synapse.core.errors import StoreLocked
+from synapse.store.file import lock_path
 from synapse.store.sqlite import SqliteStore
 from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house
 from tests.integration.recovery.journal_file import all_events
@@ -42,6 +44,8 @@ def suspend_and_take_over(host: RunningHost, inbox: str) -> None:
     suspend(host)
     while not adopt(host.house, inbox):
         os.kill(host.process.pid, signal.SIGCONT)
+        with lock_path(host.house.home / "store.db").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # once the host has given up the lock that it was suspended with
         suspend(host)
 
 
