@@ -109,6 +109,7 @@ def test_keys_lead_everywhere_and_send(agents: World, shared: World) -> None:
 
     keys.press("g")
     keys.press("a")
+    expect(main.get_by_role("link", name=re.compile("^ada"))).to_be_visible()
     keys.press("j")
     expect(main.get_by_role("link", name=re.compile("^asker"))).to_be_focused()
     keys.press("j")

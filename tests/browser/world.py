@@ -138,6 +138,9 @@ class World:
     def _note(self, said: ConsoleMessage | WebError) -> None:
         if isinstance(said, WebError):
             self.faults.append(str(said.error))
+        elif "net::ERR_" in said.text:
+            # The browser's own word for a server or a network that goes. Whether the page copes is seen on the page.
+            return
         elif said.type == "error" or "Content Security Policy" in said.text:
             self.faults.append(f"{said.text} ({said.location.get('url', '')})")
 
