@@ -28,6 +28,20 @@ def environ(home: Path) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in FOREIGN} | ours
 
 
+def synapse(home: Path, *arguments: str) -> str:
+    """Runs `synapse …` as the person of this home, and returns what it prints."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env=environ(home),
+        cwd=home,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+    )
+    return done.stdout
+
+
 @contextmanager
 def scripted_host(home: Path, script: Path = CONFORMANCE, name: str = "conf") -> Generator[AgentEntry]:
     """Runs a scripted agent until the end of the block; NAME.err has its stderr."""

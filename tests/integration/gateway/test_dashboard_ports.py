@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.conformance.real_hosts import COMMAND, PATIENCE, environ
+from tests.conformance.real_hosts import synapse
 from tests.conformance.wire_client import WireClient
 
 USUAL_PORT = 8000
-
-
-def synapse(home: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env=environ(home),
-        cwd=home,
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-    )
-    return done.stdout
 
 
 def test_the_page_opens_at_a_free_port_where_the_usual_one_is_taken() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 from synapse.client.seen import mark_seen
 from synapse.config.process import SystemClock
 from synapse.core.override import override
-from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
+from tests.conformance.real_hosts import PATIENCE, scripted_host, synapse
 
 SCRIPT = """
 [[rule]]
@@ -55,19 +54,6 @@ def received() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-def synapse(home: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env=environ(home),
-        cwd=home,
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-    )
-    return done.stdout
 
 
 def test_each_need_is_told_once_and_withdrawn(
