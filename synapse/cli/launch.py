@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Namespace
 from pathlib import Path
 
 from synapse.cli.main import VERBS
@@ -14,6 +14,7 @@ from synapse.config.settings import Settings, load_settings
 from synapse.core.address import nearest, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, UnknownProfile
+from synapse.host.membership import ACCEPT_FROM, ROLE, TEAM, Membership, new_membership
 
 PROFILE_EXAMPLES = """
 synapse claude
@@ -21,7 +22,7 @@ synapse claude --name reviewer
 synapse codex --port 8125
 synapse claude -- --resume          arguments after -- are for claude
 """
-VALUED_OPTIONS = ("--name", "--port")
+VALUED_OPTIONS = ("--name", "--port", ROLE, TEAM, ACCEPT_FROM)
 """The options of `add_host_options` that take a value."""
 SCRIPTED_EXAMPLES = """
 synapse scripted docs/examples/hello.toml
@@ -56,6 +57,7 @@ def run_profile(arguments: list[str]) -> int:
         instructions=settings.instructions and not options.no_instructions,
         mcp=settings.mcp and not options.no_mcp,
         settings=settings,
+        membership=chosen_membership(options),
     )
 
 
@@ -65,6 +67,28 @@ def add_host_options(parser: VerbParser) -> None:
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
     parser.add_argument("--no-instructions", action="store_true", help="do not give the agent the initial instructions")
     parser.add_argument("--no-mcp", action="store_true", help="do not give its model the tools to send and reply (MCP)")
+    add_membership_options(parser)
+
+
+def add_membership_options(parser: VerbParser) -> None:
+    """Adds the options that say what an agent is for, and who may send messages to it."""
+    parser.add_argument(
+        ROLE, default="", metavar="TEXT", help="what the agent is for; it is told so, and others see it"
+    )
+    parser.add_argument(
+        ACCEPT_FROM,
+        action="append",
+        default=[],
+        metavar="SENDER",
+        help="accept messages from this sender only: an agent's name, `person`, or `team`; repeatable",
+    )
+    # `synapse up` adds this.
+    parser.add_argument(TEAM, default="", help=SUPPRESS)
+
+
+def chosen_membership(options: Namespace) -> Membership:
+    """Returns what the options of `add_membership_options` say."""
+    return new_membership(options.role, options.team, options.accept_from)
 
 
 def require_profile(name: str, settings: Settings) -> None:
@@ -88,6 +112,7 @@ def run_scripted(arguments: list[str]) -> int:
     parser.add_argument("script", metavar="FILE", help="the script (docs/howto/scripted-agents.md)")
     parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
+    add_membership_options(parser)
     # `synapse start` adds these; a script has no terminal, and needs neither instructions nor tools.
     for hidden in ("--headless", "--no-instructions", "--no-mcp", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
@@ -102,4 +127,11 @@ def run_scripted(arguments: list[str]) -> int:
 
     script = Path(options.script)
     settings = settings_here(load=launch_settings, asks=not options.headless)
-    return run_script(script, name=options.name, port=options.port, settings=settings, introduce=introduce)
+    return run_script(
+        script,
+        name=options.name,
+        port=options.port,
+        settings=settings,
+        membership=chosen_membership(options),
+        introduce=introduce,
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from synapse.cli.agents import as_fields
 from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
 from synapse.cli.gateway import START_ACTION, add_gateway_options
-from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
+from synapse.cli.launch import VALUED_OPTIONS, add_host_options, chosen_membership, require_profile
 from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings, objection, require_deciding_person
@@ -26,6 +26,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
 from synapse.host.identity import SCRIPTED
+from synapse.host.membership import membership_of
 from synapse.registry.files import FileRegistry, gateways
 
 START_EXAMPLES = """
@@ -77,6 +78,7 @@ def run_start(arguments: list[str]) -> int:
         instructions=not options.no_instructions,
         mcp=not options.no_mcp,
         arguments=theirs,
+        membership=chosen_membership(options),
     )
     entry = start_host(launch, open_registry(), settings.logs)
     if options.json:
@@ -199,6 +201,7 @@ def start_command(launch: HostLaunch) -> str:
     words += ["--name", launch.name] if launch.name else []
     words += [] if launch.instructions else ["--no-instructions"]
     words += [] if launch.mcp else ["--no-mcp"]
+    words += launch.membership.options()
     words += ["--", *launch.arguments] if launch.arguments else []
     command = shlex.join(words)
     if not launch.folder or launch.folder == current_folder():
@@ -239,4 +242,5 @@ def launch_of(entry: AgentEntry, words: list[str]) -> HostLaunch:
         mcp="--no-mcp" not in ours,
         arguments=theirs,
         folder=entry.working_dir or None,
+        membership=membership_of(entry),
     )

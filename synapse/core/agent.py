@@ -19,6 +19,7 @@ class AgentEntry:
     """The entry that an agent's host writes into the registry."""
 
     __slots__ = (
+        "accepts",
         "agent_id",
         "agent_type",
         "cli_pid",
@@ -33,9 +34,11 @@ class AgentEntry:
         "pid_namespace",
         "pid_started",
         "port",
+        "role",
         "socket",
         "started_at",
         "takes",
+        "team",
         "terminal",
         "version",
         "working_dir",
@@ -64,6 +67,9 @@ class AgentEntry:
         version: str = "",
         lacks: str = "",
         launch_key: str = "",
+        role: str = "",
+        team: str = "",
+        accepts: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -94,6 +100,12 @@ class AgentEntry:
         self.lacks = lacks
         # Recognises the secret of its launch (see `auth.launch`); empty for an agent without one.
         self.launch_key = launch_key
+        # What it is for, in the words of the person who started it; it is told so, and others see it.
+        self.role = role
+        # The team that it was started with, or empty.
+        self.team = team
+        # The senders that it accepts messages from, separated by spaces; empty accepts all.
+        self.accepts = accepts
 
     def as_dict(self) -> "dict[str, object]":
         """Returns the fields of the registry file."""

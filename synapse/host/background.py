@@ -28,6 +28,7 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
+from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
 
 LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
@@ -55,6 +56,7 @@ class HostLaunch:
     mcp: bool = True
     arguments: Sequence[str] = ()
     folder: str | None = None
+    membership: Membership = NO_MEMBERSHIP
 
     def command(self) -> list[str]:
         """Returns the command line of the host."""
@@ -63,6 +65,7 @@ class HostLaunch:
             *(["--port", str(self.port)] if self.port else []),
             *([] if self.instructions else ["--no-instructions"]),
             *([] if self.mcp else ["--no-mcp"]),
+            *self.membership.options(),
         ]
         rest = ["--", *self.arguments] if self.arguments else []
         # -P: a folder named `synapse` in the working directory must not be imported as this package.

@@ -19,6 +19,7 @@ from synapse.core.registry import Registry
 from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
+from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, is_alive, is_running, own_namespace, own_start_time
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
 
@@ -51,8 +52,15 @@ class HostIdentity:
         self.unix.close()
 
 
-def reserve(
-    agent_type: str, ports: Sequence[int], *, name: str, port: int | None, settings: Settings, clock: Clock
+def reserve(  # noqa: PLR0913 - what a person chooses for an agent
+    agent_type: str,
+    ports: Sequence[int],
+    *,
+    name: str,
+    port: int | None,
+    settings: Settings,
+    clock: Clock,
+    membership: Membership = NO_MEMBERSHIP,
 ) -> HostIdentity:
     """Reserves a port and a socket for a new agent.
 
@@ -73,6 +81,7 @@ def reserve(
         raise
     entry = new_entry(agent_id, agent_type, clock, name=name, endpoint=f"http://localhost:{number}")
     entry.port, entry.socket = number, str(unix.path)
+    membership.write_to(entry)
     return HostIdentity(entry=entry, tcp=tcp, unix=unix)
 
 

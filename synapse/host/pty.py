@@ -59,6 +59,7 @@ from synapse.host.agent import RunningAgent
 from synapse.host.agent_command import AgentCommand, command_path, launch_folder
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
+from synapse.host.membership import Membership
 from synapse.host.mentions import MentionSender
 from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
@@ -107,6 +108,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     instructions: bool,
     mcp: bool,
     settings: Settings,
+    membership: Membership,
 ) -> int:
     """Runs an agent until its program ends; returns the program's exit status.
 
@@ -117,7 +119,9 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     find_command(profile.command[0], os.environ, profile.install_hint)
     first, last = profile.ports
     ports = range(first, last + 1)
-    identity = reserve(profile.name, ports, name=name, port=port, settings=settings, clock=SystemClock())
+    identity = reserve(
+        profile.name, ports, name=name, port=port, settings=settings, clock=SystemClock(), membership=membership
+    )
     log_to(settings.logs, identity.entry.agent_id, name)
 
     person = None if headless else PersonTerminal()

@@ -17,13 +17,20 @@ from synapse.drivers.scripted.script import Script, read_script
 from synapse.host.agent import RunningAgent
 from synapse.host.host import run_host
 from synapse.host.identity import SCRIPTED, reserve
+from synapse.host.membership import Membership
 from synapse.tasks.admission import MODES, Acceptance
 
 PORTS: Final = range(8180, 8190)
 
 
 def run_script(
-    path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
+    path: Path,
+    *,
+    name: str,
+    port: int | None,
+    settings: Settings,
+    membership: Membership,
+    introduce: Callable[[AgentEntry], None],
 ) -> int:
     """Runs a script as an agent until it exits or a signal stops this process; returns its exit status.
 
@@ -33,7 +40,7 @@ def run_script(
     """
     script = read_script(path)
     clock = SystemClock()
-    identity = reserve(SCRIPTED, PORTS, name=name, port=port, settings=settings, clock=clock)
+    identity = reserve(SCRIPTED, PORTS, name=name, port=port, settings=settings, clock=clock, membership=membership)
     log_to(settings.logs, identity.entry.agent_id, name)
 
     async def start(me: AgentEntry) -> RunningAgent:
