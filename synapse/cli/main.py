@@ -26,6 +26,7 @@ VERBS = {
     "broadcast": ("broadcast", "send a message to all agents in this folder"),
     "queue": ("tasks", "list queued messages"),
     "tasks": ("tasks", "list recent tasks"),
+    "show": ("show", "read a task, or an agent's last tasks, like a conversation; export them"),
     "cancel": ("cancel", "cancel a task or a queued message"),
     "approvals": ("approvals", "list what needs a person: questions, messages in doubt, held messages"),
     "approve": ("approvals", "allow what an agent asks permission for"),

@@ -14,6 +14,7 @@ from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
+from synapse.client.history import sender_label
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.client.views import attention_of, message_of, sender_of, short_id
 from synapse.config import process
@@ -88,14 +89,6 @@ def run_tasks(arguments: list[str]) -> int:
     return 0
 
 
-def _sender(task: Task) -> str:
-    """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`."""
-    shown, inbox = task.sender_name, task.sender.inbox
-    if shown != task.sender.sender_id:
-        return shown
-    return inbox if inbox and "@" not in inbox else shown.removeprefix("synapse-")
-
-
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
     changed = task.updated_at.astimezone()
     is_today = changed.date() == now.astimezone().date()
@@ -104,7 +97,7 @@ def _row(task: Task, now: datetime) -> tuple[str, ...]:
         STATE_NAMES[task.state].replace("_", " "),
         f"{changed:%H:%M:%S}" if is_today else f"{changed:%Y-%m-%d}",
         left_name(task).removeprefix("synapse-"),
-        _sender(task),
+        sender_label(task),
         task.message.text.strip().partition("\n")[0][:200],
     )
 
