@@ -26,8 +26,7 @@ def print_paged(text: str) -> None:
         print_result(text)
         return
     try:
-        # The user chose the program.
-        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={**_LESS, **os.environ})  # noqa: S603
+        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={**_LESS, **os.environ})  # noqa: S603 - as git, it runs what the user chose
     except OSError:
         print_result(text)  # no such program
         return

@@ -23,6 +23,11 @@ from synapse.dialects.proto_json import instant
 _INDENT: Final = "  "
 _WIDEST_RULE: Final = 100
 _NARROWEST: Final = 20
+_CLOSING: Final = frozenset("、。，．！？：；）」』】〉》〕］｝ー々")  # noqa: RUF001 - they are meant
+"""Characters that do not begin a line in Chinese and Japanese."""
+_NOTICEABLE_SECONDS: Final = 0.1
+_JOURNAL: Final = "journal"
+_ON_THE_WAY: Final = (ReceiptStep.TYPED, ReceiptStep.TURN_STARTED)
 _STEP_WORDS: Final = {ReceiptStep.TURN_STARTED: "at work"}
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "m"))
 _SIZES: Final = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
@@ -69,7 +74,7 @@ def _wrapped_line(line: str, columns: int) -> Iterator[str]:
     start = at = used = split = 0
     while at < len(line):
         char_width = width(line[at])
-        if char_width and (char_width == 2 or (at and (line[at - 1] == " " or width(line[at - 1]) == 2))):
+        if _may_begin_line(line, at):
             split = at
         if used + char_width <= columns or at == start:
             used += char_width
@@ -88,6 +93,14 @@ def _wrapped_line(line: str, columns: int) -> Iterator[str]:
         yield line[start:]
 
 
+def _may_begin_line(line: str, at: int) -> bool:
+    """Decides whether a line may be broken before this character: at a wide one, or after one or a space."""
+    char = line[at]
+    if not width(char) or char in _CLOSING:
+        return False
+    return width(char) == 2 or (at > 0 and (line[at - 1] == " " or width(line[at - 1]) == 2))
+
+
 def _task_lines(history: TaskHistory, columns: int, now: datetime) -> Iterator[str]:
     task = history.task
     state = task.state.value.replace("_", " ")
@@ -104,25 +117,26 @@ def _task_lines(history: TaskHistory, columns: int, now: datetime) -> Iterator[s
 
 
 def _entry_lines(entry: Entry, history: TaskHistory, columns: int, now: datetime) -> Iterator[str]:
-    after = f"+{elapsed((entry.at - history.task.created_at).total_seconds())}"
+    passed = (entry.at - history.task.created_at).total_seconds()
+    after = f"  +{elapsed(passed)}" if passed >= _NOTICEABLE_SECONDS else ""
     match entry:
         case Said():
-            yield from _own(f"{_said_by(entry)}{_later(entry, history, after)}", columns)
+            yield from _own(f"{_said_by(entry)}{after}", columns)
             yield from _part_lines(entry.parts, columns)
         case Asked():
-            yield from _own(f"{plain(entry.sender)} asks a person  {after}", columns)
+            yield from _own(f"{plain(entry.sender)} asks a person{after}", columns)
             yield from _foreign(entry.question.text, columns)
             if entry.closed_at is not None:
                 took = elapsed((entry.closed_at - entry.at).total_seconds())
                 yield from _own(_answer_line(entry, took), columns)
         case InDoubt():
             settled = "" if entry.settled_at is None else ", settled meanwhile"
-            yield from _own(f"! in doubt{settled}  {after}", columns)
+            yield from _own(f"! in doubt{settled}{after}", columns)
             yield from _foreign(entry.why, columns)
         case Delivered():
             yield from _own(f"· {_receipt_line(entry.receipts, now)}", columns)
         case Ended():
-            yield from _own(f"! {_end(entry)}  {after}", columns)
+            yield from _own(f"! {_end(entry)}{after}", columns)
             if entry.note:
                 yield from _foreign(entry.note, columns)
         case _:
@@ -133,10 +147,6 @@ def _said_by(said: Said) -> str:
     name = f": {plain(said.name)}" if said.name else ""
     so_far = " (the answer so far)" if said.is_partial else ""
     return f"{plain(said.sender)} → {plain(said.receiver)}{name}{so_far}"
-
-
-def _later(said: Said, history: TaskHistory, after: str) -> str:
-    return f"  {after}" if said.at > history.task.created_at else ""
 
 
 def _answer_line(asked: Asked, took: str) -> str:
@@ -203,11 +213,12 @@ def _size(count: int) -> str:
 
 def _receipt_line(receipts: Sequence[Receipt], now: datetime) -> str:
     """Returns the steps of a message in one line: the first with its time, the others with the time since then."""
-    first, *others = receipts
+    first, last = receipts[0], receipts[-1]
     words = [f"{_step(first)} {_clock_time(first.at, now)}"]
-    for receipt, following in zip(others, (*others[1:], None), strict=True):
-        # A step that was only on the way to the next one tells people nothing; `--json` has it.
-        if following is not None and receipt.step in (ReceiptStep.TYPED, ReceiptStep.TURN_STARTED):
+    for receipt in receipts[1:]:
+        # A step on the way to the next one tells people nothing, and so does the return of a message that was not
+        # typed after all; `--json` has them.
+        if receipt is not last and (receipt.step in _ON_THE_WAY or receipt.source == _JOURNAL):
             continue
         words.append(f"{_step(receipt)} +{elapsed((receipt.at - first.at).total_seconds())}")
     return " · ".join(words)
@@ -215,7 +226,7 @@ def _receipt_line(receipts: Sequence[Receipt], now: datetime) -> str:
 
 def _step(receipt: Receipt) -> str:
     word = _STEP_WORDS.get(receipt.step, receipt.step.value)
-    return word if receipt.source in ("journal", "") else f"{word} ({plain(receipt.source)})"
+    return word if receipt.source in (_JOURNAL, "") else f"{word} ({plain(receipt.source)})"
 
 
 def _own(line: str, columns: int) -> Iterator[str]:
