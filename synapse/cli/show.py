@@ -126,7 +126,8 @@ async def _show(options: argparse.Namespace, output: Path | None, registry: File
         else:
             names = [left_name(task).removeprefix("synapse-") for task in shown.tasks]
             logs = [[one.event async for one in _events(store, task.id)] for task in shown.tasks]
-            histories = [history_of(log, name) for log, name in zip(logs, names, strict=True)]
+            own = {shown.agent.agent_id: shown.agent.name} if shown.agent else {}
+            histories = [history_of(log, name, own) for log, name in zip(logs, names, strict=True)]
             text = _formatted(histories, shown, options, now, is_file=output is not None)
     finally:
         await store.close()

@@ -13,9 +13,10 @@ What only shows progress (states, partial text that a later answer replaced, met
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, assert_never
 
 from synapse.core.events import (
@@ -40,6 +41,7 @@ from synapse.tasks.recovery import ANSWERS
 
 SHAPE_VERSION: Final = 1
 """The version of the JSON that `export_fields` returns; it grows when a key changes its meaning or goes."""
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,33 +116,37 @@ class TaskHistory:
     entries: tuple[Entry, ...]
 
 
-def sender_label(task: Task) -> str:
-    """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`."""
+def sender_label(task: Task, names: Mapping[str, str] = _NO_NAMES) -> str:
+    """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`.
+
+    `names` has given names by agent ids: only a sender that waits for a reply has its inbox in the task.
+    """
     shown, inbox = task.sender_name, task.sender.inbox
     if shown != task.sender.sender_id:
         return shown
-    return inbox if inbox and "@" not in inbox else shown.removeprefix("synapse-")
+    return inbox if inbox and "@" not in inbox else names.get(shown) or shown.removeprefix("synapse-")
 
 
-def history_of(events: Sequence[TaskEvent], agent: str) -> TaskHistory:
+def history_of(events: Sequence[TaskEvent], agent: str, names: Mapping[str, str] = _NO_NAMES) -> TaskHistory:
     """Returns the history that the events of one task describe; they begin with TaskOpened.
 
-    `agent` is the name of the task's agent for people.
+    `agent` is the name of the task's agent for people, and `names` has those of senders by their ids.
     """
     task = rebuild(None, events)
-    reader = _Reader(task, agent)
+    sender = sender_label(task, names)
+    reader = _Reader(task, agent, sender)
     for event in events:
         reader.read(event)
-    return TaskHistory(task=task, agent=agent, sender=sender_label(task), entries=reader.entries())
+    return TaskHistory(task=task, agent=agent, sender=sender, entries=reader.entries())
 
 
 class _Reader:
     """Collects the entries of one task, event by event."""
 
-    def __init__(self, task: Task, agent: str) -> None:
+    def __init__(self, task: Task, agent: str, sender: str) -> None:
         self._task = task
         self._agent = agent
-        self._sender = sender_label(task)
+        self._sender = sender
         self._entries: list[Entry] = []
         self._receipts: list[Receipt] = []
         self._artifacts: dict[str, Said] = {}
@@ -220,7 +226,8 @@ class _Reader:
             self._fold_receipts()
 
     def _fold_receipts(self) -> None:
-        if self._receipts:
+        # A question of the agent's own is not delivered to it; the entry of the question has its answer.
+        if self._receipts and not self._task.asks_person:
             self._entries.append(Delivered(at=self._receipts[-1].at, receipts=tuple(self._receipts)))
             self._receipts = []
 

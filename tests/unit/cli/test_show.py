@@ -134,6 +134,14 @@ def test_a_thread_has_what_the_agent_sent_to_others(home: Path, synapse: Cli) ->
     assert ids(synapse("show", "claude-8100", "--json").json) == [numbered(1), numbered(2)]
 
 
+def test_what_a_named_agent_sent_has_its_name(home: Path, synapse: Cli) -> None:
+    sent = answered(2, inbox="bob", agent_id="synapse-gemini-8110", metadata=VERIFIED)
+    fill(home, [answered(1, inbox="lead", agent_id="synapse-claude-8100"), sent])
+
+    assert "lead → bob\n  message 2\n" in synapse("show", "lead").out
+    assert "claude-8100 → bob\n" in synapse("show", "bob").out
+
+
 def test_instructions_and_waits_are_left_out(home: Path, synapse: Cli) -> None:
     told = answered(1, metadata={"sender": {"sender_id": "synapse-system"}, "sender_verified": True})
     waits = {"waits_for": "synapse-gemini-8110", "waits_for_inbox": "bob"}
