@@ -254,7 +254,7 @@ class McpEndpoint:
 
     async def _status(self, given: StatusCall, service: Handler, caller: Caller) -> ToolResult:
         try:
-            task = await service.handle(GetTask(given.of), caller)
+            task = await service.handle(GetTask(given.of, exact=True), caller)
         except TaskNotFound:
             try:
                 agent = await service.handle(GetAgent(given.of), caller)

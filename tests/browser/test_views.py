@@ -496,6 +496,14 @@ def test_a_task_that_is_not_there_says_so(page: Page) -> None:
     expect(page.get_by_role("heading", name="There is no such task.")).to_be_visible()
 
 
+def test_the_beginning_of_an_id_leads_to_the_address_of_its_task(page: Page) -> None:
+    whole = "54241e7e-0000-4000-8000-000000000000"
+    mount(page, "task", task_id="54241e7e", tasks__54241e7e={"task": {"id": whole}, "row": {}})
+
+    page.wait_for_function(f"() => location.hash === '#/tasks/{whole}'")
+    assert page.evaluate("() => fake.asked") == ["/dashboard/tasks/54241e7e"]
+
+
 def texts(rows: Locator) -> list[str]:
     return [text.splitlines()[0] for text in rows.locator(".tasks-text").all_inner_texts()]
 

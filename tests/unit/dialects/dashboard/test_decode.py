@@ -47,7 +47,7 @@ def test_every_operation_has_a_route() -> None:
     [
         ("overview", {}, None, GetOverview()),
         ("agent", {"agentId": "ada"}, None, GetAgentOverview("ada")),
-        ("task", {"taskId": "t"}, None, GetTask("t", exact=True)),
+        ("task", {"taskId": "t"}, None, GetTask("t")),
         ("file", {"taskId": "t", "number": "1"}, None, GetTask("t", exact=True)),
         ("timeline", {"taskId": "t"}, None, GetTimeline(task_id="t", limit=1000)),
         ("cancel", {"taskId": "t"}, None, CancelTask("t", exact=True)),
