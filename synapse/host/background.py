@@ -103,7 +103,8 @@ def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentE
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd=launch.folder,
-            env=host_environment(),
+            # Some programs take PWD for their folder.
+            env=host_environment() | ({"PWD": launch.folder} if launch.folder else {}),
         )
     try:
         entry = _wait_until_it_answers(host, registry, output_file)
