@@ -18,6 +18,8 @@ VERBS = {
     "top": ("top", "show all agents live: who needs you, who is doing what"),
     "status": ("agents", "show one agent or task; --explain shows the evidence for its state"),
     "attach": ("attach", "open an agent's terminal in this one"),
+    "worktrees": ("worktrees", "list the git worktrees of agents, and remove those that nobody needs"),
+    "diff": ("worktrees", "show what an agent has changed in its git worktree"),
     "watch": ("watch", "follow the events of tasks"),
     "logs": ("logs", "show an agent's log: starts, states, deliveries, refusals"),
     "send": ("send", "send a message to an agent; --response waits for the answer"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from synapse.cli.agents import as_fields
 from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
 from synapse.cli.gateway import START_ACTION, add_gateway_options
-from synapse.cli.launch import VALUED_OPTIONS, add_host_options, chosen_membership, require_profile
+from synapse.cli.launch import VALUED_OPTIONS, add_host_options, chosen_membership, require_profile, worktree_for
 from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings, objection, require_deciding_person
@@ -32,6 +32,7 @@ from synapse.registry.files import FileRegistry, gateways
 START_EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
+synapse start codex --worktree      in a git worktree of its own  (synapse worktrees)
 synapse start claude -- --resume    arguments after -- are for claude
 synapse start scripted my.toml      an agent that plays a script
 synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
@@ -71,6 +72,13 @@ def run_start(arguments: list[str]) -> int:
     # A script is not a profile, though a project may have a profile named `scripted`.
     profile = "" if options.profile == SCRIPTED else options.profile
     settings = settings_here(profile, load=launch_settings, asks=not options.json)
+    folder = None
+    if options.worktree is not None:
+        options.script = options.script and str(Path(options.script).absolute())
+        folder = worktree_for(options.profile, options)
+        settings = settings_here(profile, load=lambda: launch_settings(folder=folder), asks=not options.json)
+        if profile:
+            require_profile(profile, settings)
     launch = HostLaunch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,
@@ -78,6 +86,7 @@ def run_start(arguments: list[str]) -> int:
         instructions=not options.no_instructions,
         mcp=not options.no_mcp,
         arguments=theirs,
+        folder=folder,
         membership=chosen_membership(options),
     )
     entry = start_host(launch, open_registry(), settings.logs)
