@@ -107,13 +107,15 @@ class CodexServerUsage:
     def __init__(self) -> None:
         self._models: dict[str, str] = {}
         """The model of each conversation."""
+        self.paths: dict[str, str] = {}
+        """The rollout of each conversation."""
 
     def read(self, record: Record, /) -> UsageReport | None:
         params = table_at(record, "params")
         thread = text_at(params, "threadId")
         match text_at(record, "method"):
             case "thread/started":
-                self._models[text_at(params, "thread", "id")] = text_at(params, "thread", "model")
+                self.note_thread(table_at(params, "thread"))
             case "thread/tokenUsage/updated":
                 usage, turn = table_at(params, "tokenUsage"), text_at(params, "turnId")
                 last = table_at(usage, "last")
@@ -131,6 +133,11 @@ class CodexServerUsage:
             case _:
                 pass
         return None
+
+    def note_thread(self, thread: Record) -> None:
+        """Takes a conversation that was begun before."""
+        self._models[text_at(thread, "id")] = text_at(thread, "model")
+        self.paths[text_at(thread, "id")] = text_at(thread, "path")
 
 
 class GeminiUsage:
