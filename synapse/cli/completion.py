@@ -19,7 +19,20 @@ source <(synapse completion bash)                                            in 
 source <(synapse completion zsh)                                             in ~/.zshrc
 synapse completion fish > ~/.config/fish/completions/synapse.fish
 """
-TAKE_AGENTS = ("answer", "approve", "attach", "deny", "logs", "queue", "restart", "send", "status", "stop", "tasks")
+TAKE_AGENTS = (
+    "answer",
+    "approve",
+    "attach",
+    "deny",
+    "logs",
+    "queue",
+    "restart",
+    "send",
+    "status",
+    "stop",
+    "tasks",
+    "usage",
+)
 TAKE_PROFILES = ("start",)
 
 BASH = """\

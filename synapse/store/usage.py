@@ -10,6 +10,7 @@ damaged is moved aside. Rows have no texts; they are kept for `KEPT`, longer tha
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -120,9 +121,9 @@ class UsageQuery:
     """Which requests to add up, and by what; empty fields select all."""
 
     by: UsageGroup = UsageGroup.AGENT
-    inbox: str = ""
+    inboxes: tuple[str, ...] | None = None
+    """Only these agents; None for all."""
     task: str = ""
-    """A task's id, or its beginning."""
     since: datetime | None = None
 
 
@@ -131,9 +132,11 @@ def read_usage(path: Path, wanted: UsageQuery) -> list[UsageRow]:
 
     Raises StoreFailed.
     """
-    where = ["(:inbox = '' OR r.inbox = :inbox)", "r.at >= :since", "(:sessions OR r.request != '')"]
+    where = ["r.at >= :since", "(:sessions OR r.request != '')"]
+    if wanted.inboxes is not None:
+        where.append("r.inbox IN (SELECT value FROM json_each(:inboxes))")
     if wanted.task:
-        where.append("substr(t.task, 1, length(:task)) = :task")
+        where.append("t.task = :task")
     # The columns come from the constants above.
     statement = f"""
         SELECT {", ".join(_KEYS[wanted.by])},
@@ -146,7 +149,7 @@ def read_usage(path: Path, wanted: UsageQuery) -> list[UsageRow]:
         GROUP BY {_GROUPED_BY[wanted.by]} ORDER BY max(r.at) DESC
     """  # noqa: S608
     values = {
-        "inbox": wanted.inbox,
+        "inboxes": json.dumps(wanted.inboxes),
         "task": wanted.task,
         "since": 0 if wanted.since is None else int(wanted.since.timestamp()),
         "sessions": wanted.by in _OF_SESSIONS and not wanted.task,
@@ -160,7 +163,10 @@ def known_agents(path: Path) -> list[AgentEntry]:
     """Returns the agents that have rows, running or not; an entry has the inbox and the names. Raises StoreFailed."""
     with _reading(path) as connection:
         rows = connection.execute("SELECT inbox, agent_id, agent_type, name FROM agents") if connection else ()
-        return [AgentEntry(row[1], row[2], name=row[3], inbox=row[0]) for row in rows]
+        return [
+            AgentEntry(agent_id, agent_type, name=name, inbox=inbox, port=_port_in(agent_id))
+            for inbox, agent_id, agent_type, name in rows
+        ]
 
 
 def tasks_beginning(path: Path, prefix: str) -> list[TaskId]:
@@ -412,6 +418,11 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _port_in(agent_id: str) -> int:
+    end = agent_id.rpartition("-")[2]
+    return int(end) if end.isascii() and end.isdigit() else 0
 
 
 def _storable(text: str) -> str:

@@ -152,9 +152,9 @@ def test_what_is_asked_for_can_be_one_agent_one_task_and_since_when(path: Path) 
         writer.record(report("r1", "t1"))
 
     assert {agent for agent, _ in rows(path, UsageGroup.AGENT)} == {"lead", "other"}
-    [(agent, total)] = rows(path, UsageGroup.AGENT, inbox="lead", since=NOON - timedelta(days=1))
+    [(agent, total)] = rows(path, UsageGroup.AGENT, inboxes=("lead",), since=NOON - timedelta(days=1))
     assert (agent, total.requests) == ("lead", 1)
-    assert rows(path, UsageGroup.TASK, task="abc") == [("abc-2", UsageTotal(tokens=ONE, requests=1, unpriced=1))]
+    assert rows(path, UsageGroup.TASK, task="abc-2") == [("abc-2", UsageTotal(tokens=ONE, requests=1, unpriced=1))]
     assert tasks_beginning(path, "ab") == ["abc-2"]
     assert tasks_beginning(path, "b") == []
     assert {entry.name for entry in known_agents(path)} == {"lead", "other"}
