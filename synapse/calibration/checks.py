@@ -123,6 +123,22 @@ def question(trial: Trial) -> Iterator[Finding]:
     yield compared(row, "model is told", colour, answer)
 
 
+def usage(trial: Trial) -> Iterator[Finding]:
+    """A turn with one request to the model, and one with a tool and so with two, are told what they cost."""
+    row = "usage"
+    plain = trial.send(row, "one-line")
+    yield trial.answered(plain)
+    yield trial.counted(plain)
+    turn = trial.send(row, "approve")
+    yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
+    if waiting.verdict is FindingVerdict.WRONG:
+        return
+    trial.sandbox.synapse("approve", turn.task_id)
+    yield trial.answered(turn)
+    yield trial.counted(turn)
+    (trial.sandbox.project / MADE_BY_TOOL).unlink(missing_ok=True)
+
+
 def interrupt(trial: Trial) -> Iterator[Finding]:
     """A message of the highest priority arrives while the model is slow."""
     row = "interrupt"
@@ -186,6 +202,7 @@ ROWS: Final[dict[str, Row]] = {
     "approve": approve,
     "deny": deny,
     "question": question,
+    "usage": usage,
     "interrupt": interrupt,
     "api-error": api_error,
     "rate-limit": rate_limit,

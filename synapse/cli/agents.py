@@ -116,6 +116,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "store_fault",
         "tools",
         "owes",
+        "usage",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:

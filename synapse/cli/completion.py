@@ -32,6 +32,7 @@ TAKE_AGENTS = (
     "status",
     "stop",
     "tasks",
+    "usage",
 )
 TAKE_PROFILES = ("start",)
 

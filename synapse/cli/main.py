@@ -16,6 +16,7 @@ VERBS = {
     "restart": ("start", "restart a background agent with its name, port, folder and arguments"),
     "list": ("agents", "list running agents and what they are doing"),
     "top": ("top", "show all agents live: who needs you, who is doing what"),
+    "usage": ("usage", "show what turns cost: tokens, and money where a CLI tells it"),
     "status": ("agents", "show one agent or task; --explain shows the evidence for its state"),
     "attach": ("attach", "open an agent's terminal in this one"),
     "worktrees": ("worktrees", "list the git worktrees of agents, and remove those that nobody needs"),

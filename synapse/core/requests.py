@@ -23,6 +23,7 @@ from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.store import TaskPage
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
 from synapse.core.types import frozen
+from synapse.core.usage import AgentUsage
 
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -98,6 +99,8 @@ class HostStatus:
     """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
     finished: tuple[Task, ...] | None = None
     """The tasks that ended last, in brief, newest first; None if the request asked for none."""
+    usage: AgentUsage | None = None
+    """What its requests to a model cost; None while nothing tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

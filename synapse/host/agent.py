@@ -33,6 +33,7 @@ from synapse.core.requests import MOST_FINISHED, HostStatus, WatchStatus
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
+from synapse.core.usage import AgentUsage
 from synapse.core.waiting import pause
 from synapse.dialects.synapse.encode import status_object
 from synapse.drivers.pty.prompt_files import forget_files_before
@@ -119,6 +120,8 @@ class RunningAgent:
     """The tools of its CLI's model; None for an agent without a CLI."""
     read_screen: ReadScreen | None = None
     """Reads what its terminal shows; None for an agent without one."""
+    usage: Callable[[], AgentUsage | None] = lambda: None
+    """Returns what its requests to a model cost, today and in all; None where nothing tells it."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 
@@ -395,6 +398,7 @@ class AgentRuntime:
             read_screen=self._agent.read_screen,
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
+            usage=self._agent.usage,
         )
 
 

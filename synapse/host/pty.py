@@ -64,6 +64,7 @@ from synapse.host.mentions import MentionSender
 from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
+from synapse.store.usage import UsageWriter, usage_path
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
 from synapse.tasks.service import HookEndpoint
 from synapse.terminal.profile import Profile
@@ -75,6 +76,8 @@ _SHOWN_LINES: Final = 15
 _SENDER_SECONDS: Final = 2.0
 _SENDER_LOOK_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 2.0
+_USAGE_SECONDS: Final = 2.0
+"""How long the last numbers may take to be written when the agent ends."""
 _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
 _SWITCHED_OFF: Final = "it was started without the MCP server (--no-mcp, or the setting `mcp`)"
@@ -177,7 +180,8 @@ async def _start(
         raise
     mentions.notify = program.say
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
-    driver = PtyDriver(program, profile, clock, prompt_files)
+    usage = UsageWriter(usage_path(settings.home), me, clock)
+    driver = PtyDriver(program, profile, clock, prompt_files, usage)
     signals.start(driver, program.pid)
     driver.use(signals.recheck, signals.answer, signals.sender)
     if person is not None:
@@ -187,7 +191,7 @@ async def _start(
     attach = AttachServer(program, agents_may_attach=settings.agents_may_approve)
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, (mentions.stop, command.remove, secret.remove), person),
+        stop=_stopper(program, driver, signals, (mentions.stop, command.remove, secret.remove), person, usage),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -207,6 +211,7 @@ async def _start(
             why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
         ),
         read_screen=program.read_screen,
+        usage=usage.usage,
         websockets={"/attach": attach, "/terminal": TerminalServer(attach, program, new_id())},
     )
 
@@ -217,6 +222,7 @@ def _stopper(
     signals: CliSignals,
     endings: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
+    usage: UsageWriter,
 ) -> Callable[[], Awaitable[None]]:
     """Returns what stops the agent, and then calls `endings`; it may be called more than once."""
     has_stopped = False
@@ -234,6 +240,7 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
+        await asyncio.to_thread(usage.close, _USAGE_SECONDS)
         for end in endings:
             end()
 

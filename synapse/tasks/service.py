@@ -82,6 +82,7 @@ from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
+from synapse.core.usage import AgentUsage
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
@@ -140,6 +141,7 @@ class AgentTasks:
         read_screen: ReadScreen | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
+        usage: Callable[[], AgentUsage | None] = lambda: None,
     ) -> None:
         """`tools` is None for an agent without a CLI, `read_screen` for one without a terminal."""
         self._me = me
@@ -160,6 +162,7 @@ class AgentTasks:
         self._read_screen = read_screen
         self._push_configs = push_configs
         self._answers_directly = answers_directly
+        self._usage = usage
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
         self._finished = FinishedTasks(journal, store, me.inbox, clock)
         self._status_watch = StatusWatch(driver, journal)
@@ -273,6 +276,7 @@ class AgentTasks:
         return HostStatus(
             entry=self._me,
             view=view,
+            usage=self._usage(),
             current=await _none_if_store_fails(self._journal.load(current)) if current else None,
             asking=asking,
             queue=tuple(task for task in queue if task is not None),

@@ -19,6 +19,7 @@ from synapse.config.private_files import make_folders, write_private
 from synapse.core.driver import SendOutcome
 from synapse.core.message import Json
 from synapse.core.question import Choice
+from synapse.core.usage import UsageReport
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
@@ -139,6 +140,10 @@ class SignalListener(Protocol):
 
     def say(self, saying: TextSoFar) -> None:
         """Takes what the CLI has said so far in its turn."""
+        ...
+
+    def note_usage(self, usage: UsageReport) -> None:
+        """Takes what one request to the model cost; the same one may be told again."""
         ...
 
     def expect(self, source: Source, detail: str) -> None:

@@ -29,11 +29,12 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     values_of,
 )
-from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
+from synapse.drivers.pty.adapters.transcript import Tail, Ticker, UsageTail, last_records, read_record, tail_from_now
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, table_at, text_at
+from synapse.terminal.signals.usage import ClaudeUsage
 
 _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
@@ -75,6 +76,7 @@ class ClaudeSignals:
         self._prompts = HookPipe(launch.folder / "prompts", self._take)
         self._tail: Tail | None = None
         self._last_words = claude.LastWords()
+        self._usage: UsageTail | None = None
         self._end: SignalReport | None = None
         """The report of a turn's end, until its terminal shows that it is ready."""
         self._end_until = self._exact_until = 0.0
@@ -107,6 +109,7 @@ class ClaudeSignals:
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
+        self._usage = UsageTail(ClaudeUsage, self._launch.started, listener.note_usage)
         if self._missing:
             listener.mark_missing(Source.SIGNAL, self._missing)
         else:
@@ -139,6 +142,9 @@ class ClaudeSignals:
     def stop(self) -> None:
         self._ticker.stop()
         self._prompts.close()
+        if self._usage is not None:
+            # At its end Claude writes what the session has cost.
+            self._usage.read()
         self._listener = None
         for question_id in tuple(self._waiting):
             self._release(question_id)
@@ -185,6 +191,8 @@ class ClaudeSignals:
         self._turn = report.turn
         transcript = Path(text_at(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
+        if self._usage is not None:
+            self._usage.follow(transcript)
         self._report(report)
         for record in last_records(transcript):
             # A person may have pressed Esc before the hook reported.
@@ -233,6 +241,8 @@ class ClaudeSignals:
             if report is not None and report.turn in ("", self._turn):
                 self._report(report)
                 break
+        if self._usage is not None:
+            self._usage.read()
         if self._end:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None

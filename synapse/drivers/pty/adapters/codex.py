@@ -35,7 +35,7 @@ from synapse.drivers.pty.adapters.adapter import (
     ToolServer,
     knows_flag,
 )
-from synapse.drivers.pty.adapters.codex_client import CodexClient
+from synapse.drivers.pty.adapters.codex_client import CodexClient, CodexUsage
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
@@ -47,6 +47,7 @@ from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
 from synapse.terminal.signals.report import Record, table_at, text_at
+from synapse.terminal.signals.usage import CodexRolloutUsage
 
 NO_DAEMON: Final = "--no-daemon"
 """Without it Codex uses a shared background server, which lives on after the agent and writes the rollout itself."""
@@ -104,7 +105,13 @@ class CodexAppServerSignals:
             return
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._pid = pid
-        self._client = CodexClient(self._socket.resolve(), listener.report, self._end_with_server, listener.say)
+        self._client = CodexClient(
+            self._socket.resolve(),
+            listener.report,
+            self._end_with_server,
+            listener.say,
+            CodexUsage(self._launch.started, listener.note_usage),
+        )
         self._client.start()
 
     def look(self) -> None:
@@ -181,6 +188,7 @@ class CodexSignals:
         self._listener: SignalListener | None = None
         self._pid = 0
         self._follower: TranscriptFollower[Path | None] | None = None
+        self._usage = CodexRolloutUsage()
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         lacks = lacks_tools(arguments, self._launch)
@@ -233,8 +241,11 @@ class CodexSignals:
 
     def _take(self, record: Record) -> None:
         # The rollout of a resumed conversation begins with the earlier turns.
+        used = self._usage.read(record)
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
+        if used is not None:
+            self._listener.note_usage(used)
         report = codex.read_record(record)
         if report is not None:
             self._listener.report(report)

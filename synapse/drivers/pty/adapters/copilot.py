@@ -39,6 +39,7 @@ from synapse.drivers.pty.adapters.transcript import (
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, text_at
+from synapse.terminal.signals.usage import CopilotUsage
 
 _SERVERS_FLAG: Final = "--additional-mcp-config"
 _TIMEOUT_MARGIN_SECONDS: Final = 20.0
@@ -57,6 +58,7 @@ class CopilotSignals:
         self._has_server = False
         """Whether the launch's folder holds the configuration of our MCP server."""
         self._events = CopilotEvents()
+        self._usage = CopilotUsage()
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Path | None] | None = None
 
@@ -163,6 +165,8 @@ class CopilotSignals:
     def _take(self, record: Record) -> None:
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
+        if (used := self._usage.read(record)) is not None:
+            self._listener.note_usage(used)
         report = self._events.read(record)
         if report is not None:
             self._listener.report(report)

@@ -48,6 +48,7 @@ from synapse.drivers.pty.adapters.transcript import (
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.gemini import GeminiChat
 from synapse.terminal.signals.report import Record, SignalKind, text_at
+from synapse.terminal.signals.usage import GeminiUsage
 
 _OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
 _POLICY_FLAG: Final = "--policy"
@@ -74,6 +75,7 @@ class GeminiSignals:
         self._is_unknown = False
         """Which session the program has opened is not known, and never will be."""
         self._chat = GeminiChat()
+        self._usage = GeminiUsage()
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._tick)
@@ -226,8 +228,14 @@ class GeminiSignals:
         return (self._own_folder / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
-        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
+        if self._listener is None:
             return
+        # The first record names the session, and has no time.
+        used = self._usage.read(record)
+        if text_at(record, "timestamp") < self._launch.started:
+            return
+        if used is not None:
+            self._listener.note_usage(used)
         report = self._chat.read(record)
         if report is None:
             return

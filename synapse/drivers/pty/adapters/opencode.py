@@ -41,6 +41,7 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
+from synapse.terminal.signals.usage import OpenCodeUsage
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
@@ -72,6 +73,7 @@ class OpenCodeSignals:
         self._launch = launch
         self._port = 0
         self._events = OpenCodeEvents()
+        self._usage = OpenCodeUsage()
         self._listener: SignalListener | None = None
         self._source: EventSource | None = None
         self._server: OpenCodeServer | None = None
@@ -154,6 +156,9 @@ class OpenCodeSignals:
         saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
+        used = self._usage.read(event)
+        if used is not None and self._listener is not None:
+            self._listener.note_usage(used)
 
     def _authorization(self) -> str:
         env = self._launch.env

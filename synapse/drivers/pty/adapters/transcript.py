@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Generic, TypeVar, cast
 
+from synapse.core.usage import UsageReport
 from synapse.drivers.pty.adapters.adapter import LaunchContext, knows_flag
-from synapse.terminal.signals.report import Record
+from synapse.terminal.signals.report import Record, text_at
+from synapse.terminal.signals.usage import UsageReader
 
 _BUSY_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 0.5
@@ -102,6 +104,35 @@ class TranscriptFollower(Generic[S]):
         if self._tail is not None:
             for record in self._tail.read():
                 self._take(record)
+
+
+class UsageTail:
+    """Reads what the requests of one launch cost from its transcripts, beside whatever else reads these.
+
+    Records from before `started` tell of earlier launches, and are not passed on.
+    """
+
+    def __init__(
+        self, new_reader: Callable[[], UsageReader], started: str, note_usage: Callable[[UsageReport], None]
+    ) -> None:
+        self._new_reader = new_reader
+        self._started = started
+        self._note_usage = note_usage
+        self._files: dict[Path, tuple[Tail, UsageReader]] = {}
+
+    def follow(self, path: Path) -> None:
+        """Follows one more transcript; of a long one only the end, where the new records are."""
+        if path not in self._files:
+            begin = max(0, size_of(path) - _MAX_WHOLE_BYTES)
+            self._files[path] = (Tail(path, begin), self._new_reader())
+
+    def read(self) -> None:
+        """Passes on what was written since the last call."""
+        for tail, reader in self._files.values():
+            for record in tail.read():
+                used = reader.read(record)
+                if used is not None and (used.at is None or text_at(record, "timestamp") >= self._started):
+                    self._note_usage(used)
 
 
 class Ticker:
