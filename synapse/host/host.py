@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import signal
+from pathlib import Path
 from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
@@ -28,6 +29,7 @@ from synapse.core.store import Lease, TaskStore
 from synapse.core.waiting import pause
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import restart_process
+from synapse.host.ends import EndReason, HostEnd, write_end
 from synapse.host.identity import HostIdentity, acquire_inbox, holders_of, release_inbox
 from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
@@ -63,6 +65,8 @@ class Host:
         self._settings = settings
         self.restarts = False
         """Whether the process is to restart after `run`."""
+        self.end_reason = EndReason.ENDED
+        """Why `run` ended."""
         self.original_limit: Limit | None = None
         """The limit of open files that this process was started with; set when `run` raises it."""
 
@@ -121,8 +125,9 @@ class Host:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self.restarts = stop.done() and stop.result() == RESTART
             why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            self.end_reason = EndReason.STOPPED if stop.done() else EndReason.ENDED
             if is_replaced := replaced.done():
-                why = "another process took its inbox over"
+                why, self.end_reason = "another process took its inbox over", EndReason.REPLACED
             log.info("host_stopping", extra={"why": why, "waiting": runtime.queue_length})
             # Before the agent ends: results in memory that wait for a deleted store can still be recorded.
             await runtime.recover_store()
@@ -180,6 +185,9 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
             host = Host(identity, store, lease, registry, settings)
             try:
                 status = await host.run(start, instructions=instructions)
+            except LeaseLost:
+                record_end(host, identity.entry, settings.home, 1)
+                raise
             finally:
                 await release_inbox(lease, store)
         finally:
@@ -190,7 +198,17 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
         if host.original_limit is not None:
             set_file_limit(host.original_limit)
         restart_process(identity.entry.port)
+    record_end(host, identity.entry, settings.home, status)
     return status
+
+
+def record_end(host: Host, me: AgentEntry, home: Path, status: int) -> None:
+    """Writes how the host ended, for the keeper of its team. A full disk must not change how it ends."""
+    at = SystemClock().now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        write_end(home, me, HostEnd(reason=host.end_reason, status=status, at=at))
+    except OSError as error:
+        log.warning("end_not_recorded", extra={"error": str(error)})
 
 
 def tune_gc() -> None:
