@@ -19,6 +19,7 @@ ROOMS = {
     "registry": set[str](),
     "config": set[str](),
     "net": set[str](),
+    "worktrees": set[str](),
     "client": set[str](),
     "server": set[str](),
     "auth": set[str](),
