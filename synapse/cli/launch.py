@@ -86,7 +86,7 @@ def add_membership_options(parser: VerbParser) -> None:
         action="append",
         default=[],
         metavar="SENDER",
-        help="accept messages from this sender only: an agent's name, `person`, or `team`; repeatable",
+        help="accept messages from this sender only: an agent's name, `person` or `key.NAME`; repeatable",
     )
     # `synapse up` adds this.
     parser.add_argument(TEAM, default="", help=SUPPRESS)
