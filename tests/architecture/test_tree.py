@@ -31,6 +31,7 @@ ROOMS = {
     "host": set[str](),
     "gateway": set[str](),
     "calibration": {"recipes"},
+    "services": set[str](),
     "top": set[str](),
     "cli": set[str](),
     "tools": set[str](),
