@@ -33,6 +33,7 @@ VERBS = {
     "answer": ("approvals", "answer an agent's question"),
     "resolve": ("cancel", "decide about a message that may not have been delivered"),
     "gateway": ("gateway", "serve all agents at one address, for other machines and programs"),
+    "service": ("service", "run the gateway or a team as a systemd service: install, status, uninstall"),
     "dashboard": ("dashboard", "open the dashboard in a browser; list and revoke its sessions"),
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),
