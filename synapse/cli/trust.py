@@ -108,16 +108,22 @@ def _may_ask(project: ProjectSettings) -> bool:
 def _ask(project: ProjectSettings) -> bool:
     status = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
     print_notice(f"{plain(str(project.project.place))} {status}. It would set or run:")
-    for line in _lines(contents(project)):
+    for line in contents_lines(project):
         print_notice(f"  {line}")
     print_notice("The authors of these files could run programs as you. You will be asked again when a file changes.")
-    sys.stderr.write("Do you trust this folder? [y/N] ")
+    return confirm("Do you trust this folder? [y/N] ")
+
+
+def confirm(question: str) -> bool:
+    """Asks the person at the terminal; returns whether they said yes."""
+    sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in _YES
 
 
-def _lines(files: Mapping[str, str]) -> list[str]:
+def contents_lines(project: ProjectSettings) -> list[str]:
     """Returns a line for each file; only a few without effect, and those first, so that they hide nothing."""
+    files = contents(project)
     inert = [plain(name) for name, what in files.items() if not what]
     more = [f"and {len(inert) - MAX_INERT_FILES} more files"] if len(inert) > MAX_INERT_FILES else []
     effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]
@@ -180,7 +186,7 @@ def _trust(project: ProjectSettings, store: TrustStore, *, as_json: bool) -> int
     if as_json:
         print_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
-    for line in _lines(contents(project)):
+    for line in contents_lines(project):
         print_result(line)
     if project.refused:
         print_notice(f"Ignored, because a project may not set them: {', '.join(project.refused)}")
