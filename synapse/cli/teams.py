@@ -151,12 +151,11 @@ def trusted_source(file: Path, *, asks: bool) -> TeamSource:
     print_notice(f"{plain(str(file))} {why}. It would run:")
     for line in _program_lines(team):
         print_notice(f"  {line}")
-    if (
-        source.is_in_project
-        and (project := project_of(place, home))
-        and project.project.digest == source.project.digest
-    ):
-        print_notice(f"The whole of {plain(str(source.project.place))} would be trusted:")
+    if source.is_in_project:
+        project = project_of(place, home)
+        if project is None or project.project.digest != source.project.digest:
+            raise Conflict(f"{source.project.place} changes while it is read", hint="try again")
+        print_notice(f"With it, all of {plain(str(source.project.place))} would be trusted:")
         for line in contents_lines(project):
             print_notice(f"  {line}")
     what = "folder" if source.is_in_project else "file"
@@ -325,9 +324,10 @@ def _show_steps(team: Team, steps: Sequence[Step], *, as_json: bool) -> int:
     if as_json:
         agents = [{"agent": step.name, "action": step.action.value, "why": step.why} for step in steps]
         print_json({"team": team.name, "file": str(team.file), "agents": agents})
-    for step in [] if as_json else steps:
-        why = f", because {step.why}" if step.why else ""
-        print_notice(f"{step.name}: {_WOULD[step.action]}{why}")
+    else:
+        for step in steps:
+            why = f", because {step.why}" if step.why else ""
+            print_notice(f"{step.name}: {_WOULD[step.action]}{why}")
     return FAILED if any(step.action is Action.REFUSE for step in steps) else DONE
 
 

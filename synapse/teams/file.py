@@ -35,6 +35,7 @@ from synapse.core.errors import InvalidRequest, InvalidSettings
 from synapse.core.tables import Table, Wording, shortened
 from synapse.host.identity import NAME_RULE, SCRIPTED, is_name
 from synapse.host.membership import Membership, new_membership
+from synapse.tasks.senders import check_accepts
 
 FILE: Final = "team.toml"
 MAX_AGENTS: Final = 100
@@ -190,6 +191,7 @@ def _member(table: Table, name: str, names: Sequence[str], *, team: str, folder:
     if restart not in list(RestartRule):
         table.refuse("restart", f"must be one of {', '.join(RestartRule)}", restart)
     try:
+        check_accepts(table.texts("accepts"), names)
         membership = new_membership(table.text("role"), team, table.texts("accepts"))
     except InvalidRequest as error:
         raise InvalidSettings(f"{table.where}: {error}", hint=error.hint) from error
