@@ -39,10 +39,17 @@ def run_gateway(arguments: list[str]) -> int:
     require_deciding_person(START_ACTION, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
     from synapse.config import process
+    from synapse.config.systemd import take_notifier
     from synapse.gateway.gateway import run_gateway
 
+    notify_ready = take_notifier()
+
+    def introduce(gateway: Gateway) -> None:
+        _introduce(gateway)
+        notify_ready(f"Listening on {gateway.url}")
+
     process.log_to(plan.settings.logs, plan.identity.entry.agent_id)
-    process.run(run_gateway(plan, _introduce))
+    process.run(run_gateway(plan, introduce))
     if not options.headless:
         print_notice("The gateway has stopped.")
     return 0

@@ -32,6 +32,8 @@ ROOMS = {
     "host": set[str](),
     "gateway": set[str](),
     "calibration": {"recipes"},
+    "services": set[str](),
+    "teams": set[str](),
     "top": set[str](),
     "cli": set[str](),
     "tools": set[str](),

@@ -1,0 +1,326 @@
+"""`synapse service`: the gateway and teams as systemd user units, which start with the machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from synapse.cli.exit_codes import DONE
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import ActionParser, VerbParser
+from synapse.cli.person import require_deciding_person
+from synapse.client.attention import how_long
+from synapse.client.hosts import GATEWAY, open_gateways
+from synapse.client.lines import plain, short_path
+from synapse.config.paths import user_folder
+from synapse.config.private_files import make_folders, write_private
+from synapse.config.process import SystemClock
+from synapse.core.address import short_name
+from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
+from synapse.services import systemd
+from synapse.services.installation import lasting_command
+from synapse.services.systemd import ACTIVE, ENABLED, ServiceState
+from synapse.services.unit import (
+    GATEWAY_UNIT,
+    PREFIX,
+    SUFFIX,
+    Installed,
+    Unit,
+    differences,
+    read_installed,
+    service_variables,
+)
+
+EXAMPLES = """
+synapse service install gateway                  start the gateway now and with each login
+synapse service install team .synapse/team.toml  the same for a team
+synapse service install gateway --print          only print the unit
+synapse service status
+synapse service uninstall gateway
+"""
+TEAM = "team"
+VARIABLE_FILE = "service.env"
+TEAM_START_SECONDS = 600
+"""For a team: its agents start one after the other."""
+_ACTION = "install or uninstall services"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """A unit file of ours that is installed."""
+
+    path: Path
+    text: str
+    about: Installed
+
+
+def run_service(arguments: list[str]) -> int:
+    """Installs, shows or uninstalls services and returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.what == TEAM and not options.file and options.action != "status":
+        parser.error("`team` needs a FILE")
+    if options.what == GATEWAY and options.file:
+        parser.refuse(options.file)
+    return _ACTIONS[options.action](options)
+
+
+def _parser() -> VerbParser:
+    parser = VerbParser("service", examples=EXAMPLES, json=False)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
+    summaries = {
+        "install": "write a systemd user unit, start it, and start it with each login",
+        "status": "show the installed services and what systemd says of them",
+        "uninstall": "stop a service and remove its unit",
+    }
+    for name, text in summaries.items():
+        action = actions.add_parser(name, help=text, examples=EXAMPLES, summary=text)
+        action.add_argument("what", choices=(GATEWAY, TEAM), nargs="?" if name == "status" else None)
+        named = "the team file" if name == "install" else "the team file, or the name of the team"
+        action.add_argument("file", nargs="?", default="", metavar="FILE", help=named)
+        if name == "install":
+            action.add_argument("--print", action="store_true", help="print the unit, and change nothing")
+    return parser
+
+
+def _install(options: Namespace) -> int:
+    if options.print:
+        print_result(_wanted(options.what, options.file).text().rstrip("\n"))
+        return DONE
+    # A service runs programs when nobody looks.
+    require_deciding_person(_ACTION)
+    unit = _wanted(options.what, options.file)
+    path, text = systemd.unit_folder() / unit.name, unit.text()
+    _require_systemd(path)
+    before = _read(path)
+    if before is not None:
+        _require_ours(path, before, unit)
+    else:
+        _require_free(options.what)
+    is_new = before is None or before.text != text
+    if is_new:
+        make_folders(path.parent)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        write_private(draft, text)
+        draft.replace(path)
+        systemd.reload_units()
+    runs = systemd.state_of(unit.name).active == ACTIVE
+    systemd.start_always(unit.name, again=is_new)
+    if options.json:
+        print_json(_report(_Service(path=path, text=text, about=Installed(unit.team, unit.file))).fields())
+        return DONE
+    if not is_new and runs:
+        print_notice(f"{unit.name} runs already, and its unit is as it should be.  (synapse service status)")
+    else:
+        done = "replaced and restarted" if before is not None and is_new else "runs, and starts with each login"
+        print_notice(f"{unit.name} {done}: {plain(short_path(str(path)))}  (synapse service status)")
+    _advise_to_linger()
+    return DONE
+
+
+def _require_systemd(path: Path) -> None:
+    if why := systemd.objection_to_units():
+        raise UnsupportedOperation(
+            f"services need systemd, and {why}; the unit would be {path}",
+            hint="`--print` prints it; without systemd, let your own supervisor run its ExecStart",
+        )
+
+
+def _require_ours(path: Path, before: _Service, unit: Unit) -> None:
+    """Raises Conflict where the unit of this name is of another team."""
+    if before.about != Installed(unit.team, unit.file):
+        raise Conflict(
+            f"{path} is the unit of another team file: {before.about.file}",
+            hint=f"give the team another name in its file, or: synapse service uninstall team {before.about.team}",
+        )
+
+
+def _require_free(what: str) -> None:
+    """Raises Conflict if a gateway runs outside of a service: a second one could not have its port."""
+    running = open_gateways().entries() if what == GATEWAY else []
+    if running:
+        name = short_name(running[0])
+        raise Conflict(
+            f"the gateway runs already (pid {running[0].pid}), and two cannot have the same port",
+            hint=f"synapse stop {name} && synapse service install gateway",
+        )
+
+
+def _wanted(what: str, file: str) -> Unit:
+    """Returns the unit that would be installed from here. Raises UnsupportedOperation and what the team's file does."""
+    command, variables = lasting_command(), service_variables(os.environ)
+    variable_file = os.path.join(user_folder(os.environ), VARIABLE_FILE)
+    return Unit(
+        name=GATEWAY_UNIT,
+        description="Synapse gateway: one address for all agents",
+        command=[command, GATEWAY],
+        variables=variables,
+        variable_file=variable_file,
+    )
+
+
+def _uninstall(options: Namespace) -> int:
+    require_deciding_person(_ACTION)
+    service = _find(options.what, options.file)
+    _require_systemd(service.path)
+    systemd.stop_always(service.path.name)
+    service.path.unlink()
+    systemd.reload_units()
+    if options.json:
+        print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})
+    else:
+        print_notice(f"{service.path.name} is stopped and removed.")
+    return DONE
+
+
+def _find(what: str, file: str) -> _Service:
+    """Returns the installed service of the gateway or of a team, by its file or name. Raises NotFound."""
+    path = os.path.realpath(file) if file else ""
+    for service in _installed():
+        about = service.about
+        if what == GATEWAY and not about.team:
+            return service
+        if what == TEAM and about.team and (about.team == file or about.file == path):
+            return service
+    foreign = systemd.unit_folder() / GATEWAY_UNIT
+    if what == GATEWAY and foreign.exists():
+        _read(foreign)
+    raise NotFound(
+        f"{'the gateway' if what == GATEWAY else file} is not installed as a service", hint="synapse service status"
+    )
+
+
+def _status(options: Namespace) -> int:
+    if options.what == GATEWAY or options.file:
+        services = [_find(options.what, options.file)]
+    else:
+        services = [one for one in _installed() if one.about.team or options.what != TEAM]
+    reports = [_report(service) for service in services]
+    if options.json:
+        print_json([report.fields() for report in reports])
+        return DONE
+    if not services:
+        print_notice("No service is installed.  (synapse service install gateway)")
+    for report in reports:
+        for line in report.lines(SystemClock().now()):
+            print_result(line)
+    if services:
+        _advise_to_linger()
+    return DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """What is known of an installed service."""
+
+    service: _Service
+    state: ServiceState | None
+    differs: list[str]
+    """In what its unit differs from the one that would be installed from here."""
+    problem: str
+    """Why that, or its state, is not known."""
+
+    def fields(self) -> dict[str, object]:
+        """Returns the `--json` object."""
+        about, state = self.service.about, self.state
+        fields: dict[str, object] = {
+            "unit": self.service.path.name,
+            "path": str(self.service.path),
+            "team": about.team or None,
+            "file": about.file or None,
+            "differs": self.differs,
+            "problem": self.problem or None,
+            "linger": systemd.lingers(),
+            "active": None,
+        }
+        if state is None:
+            return fields
+        return {
+            **fields,
+            "active": state.active,
+            "detail": state.detail,
+            "since": state.since.isoformat().replace("+00:00", "Z") if state.since else None,
+            "restarts": state.restarts,
+            "enabled": state.enabled == ENABLED,
+            "result": state.result,
+            "pid": state.pid or None,
+        }
+
+    def lines(self, now: datetime) -> Iterator[str]:
+        """Yields what a person reads."""
+        unit, about, state = self.service.path.name, self.service.about, self.state
+        if state is None:
+            yield f"{unit}  unknown"
+        else:
+            lasting = f" {how_long(state.since.isoformat(), now)}" if state.since else ""
+            again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
+            yield f"{unit}  {state.active} ({state.detail}){lasting}{again}"
+        if about.team:
+            yield f"  team     {plain(about.team)}, {plain(short_path(about.file))}"
+        yield f"  unit     {plain(short_path(str(self.service.path)))}"
+        if state and state.active != ACTIVE:
+            yield f"  ! {state.result}  (journalctl --user --unit {unit})"
+        if state and state.enabled != ENABLED:
+            yield f"  ! it does not start with the login  (systemctl --user enable {unit})"
+        if self.problem:
+            yield f"  ! {plain(self.problem)}"
+        if self.differs:
+            what = shlex.join([TEAM, about.file]) if about.team else GATEWAY
+            yield f"  ! what would be installed from here differs: {plain(', '.join(self.differs))}"
+            yield f"    (synapse service install {plain(what)})"
+
+
+def _report(service: _Service) -> _Report:
+    differs, problem, state = [], "", None
+    try:
+        about = service.about
+        differs = differences(service.text, _wanted(TEAM if about.team else GATEWAY, about.file).text())
+    except SynapseError as error:
+        problem = str(error)
+    if why := systemd.objection_to_units():
+        problem = why
+    else:
+        state = systemd.state_of(service.path.name)
+    return _Report(service=service, state=state, differs=differs, problem=problem)
+
+
+def _advise_to_linger() -> None:
+    if systemd.lingers() is False:
+        print_notice(
+            "Services start when you log in, and stop when you log out.  (loginctl enable-linger runs them always)"
+        )
+
+
+def _installed() -> list[_Service]:
+    paths = sorted(systemd.unit_folder().glob(f"{PREFIX}*{SUFFIX}"))
+    services: list[_Service] = []
+    for path in paths:
+        try:
+            service = _read(path)
+        except Conflict:
+            continue  # of somebody else
+        if service is not None:
+            services.append(service)
+    return services
+
+
+def _read(path: Path) -> _Service | None:
+    """Returns the unit in a file; None if there is none. Raises Conflict if we did not write it."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    about = read_installed(text)
+    if about is None:
+        raise Conflict(
+            f"{path} was not written by Synapse, and stays as it is", hint=f"move it away: mv {path} {path}.mine"
+        )
+    return _Service(path=path, text=text, about=about)
+
+
+_ACTIONS: dict[str, Callable[[Namespace], int]] = {"install": _install, "status": _status, "uninstall": _uninstall}
