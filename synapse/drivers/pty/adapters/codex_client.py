@@ -25,7 +25,7 @@ from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
-from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, TextSoFar, table_at, tables_at, text_at
 
 _CLIENT_INFO: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
 _PAUSE_SECONDS: Final = 0.2
@@ -46,7 +46,10 @@ _TAKEN: Final = "its server took the message from its queue into a turn of its o
 
 
 class CodexClient:
-    """Implements ApiSender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
+    """Implements ApiSender. `take` and `say` get the server's reports; `is_over` says whether the server has ended.
+
+    `converse` gets the conversation in which a turn begins; see `adapters.adapter.LaunchContext`.
+    """
 
     def __init__(
         self,
@@ -54,11 +57,13 @@ class CodexClient:
         take: Callable[[SignalReport], None],
         is_over: Callable[[], bool],
         say: Callable[[TextSoFar], None] = lambda _: None,
+        converse: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._socket = socket
         self._take = take
         self._is_over = is_over
         self._say = say
+        self._converse = converse
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
         self._queued_in = ""
@@ -217,11 +222,20 @@ class CodexClient:
                 self._events.note_thread(table_at(result, "thread"))
 
     def _receive(self, message: Record) -> None:
+        before = self._events.thread
         for report in self._events.read(message):
-            self._take(report)
+            self._pass_on(report)
+        if before and before != self._events.thread:
+            # A person has begun or resumed another one.
+            self._converse("")
         if (saying := self._events.take_text()) is not None:
             self._say(saying)
         self._received.set()
+
+    def _pass_on(self, report: SignalReport) -> None:
+        if report.kind is SignalKind.SUBMITTED:
+            self._converse(self._events.thread)
+        self._take(report)
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
         """Stays subscribed to the current conversation. The server refuses until its first turn is on disk."""
@@ -252,7 +266,7 @@ class CodexClient:
         result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
         for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
-                self._take(report)
+                self._pass_on(report)
 
 
 def _refusal(error: RpcRefused) -> str:
