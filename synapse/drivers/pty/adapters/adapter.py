@@ -231,8 +231,8 @@ def why_anew(
 ) -> str:
     """Returns why the CLI begins a new conversation instead of `launch.resume`; empty if it goes on with that.
 
-    `knows` is what the help of a version that can resume has, `choosing` are the flags by which a person chooses the
-    conversation, and `folder_of` returns the folder that a session belongs to, or None if it is gone.
+    `knows` is what the help of a version that can resume has (empty: all can). By the flags in `choosing` a person
+    chooses the conversation. `folder_of` returns the folder that a session belongs to, or None if it is gone.
     """
     if not launch.resume:
         return ""
@@ -243,7 +243,7 @@ def why_anew(
         return "its CLI no longer has the conversation of the last run"
     if Path(folder).resolve() != launch.working_dir.resolve():
         return "the conversation of the last run belongs to another folder"
-    return "" if knows_flag(knows, launch) else f"this version does not know {knows}"
+    return "" if not knows or knows_flag(knows, launch) else f"this version does not know {knows}"
 
 
 def is_given(flags: tuple[str, ...], arguments: tuple[str, ...]) -> bool:

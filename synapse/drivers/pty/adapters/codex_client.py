@@ -205,12 +205,24 @@ class CodexClient:
             await self._find_thread(rpc)
             self._rpc = rpc
             tasks.append(asyncio.create_task(self._keep_subscribed(rpc)))
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            searching = asyncio.create_task(self._search(rpc))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                searching.cancel()
         finally:
             self._rpc, self._subscribed, self._queued_in = None, "", ""
             for task in tasks:
                 task.cancel()
             await rpc.close()
+
+    async def _search(self, rpc: RpcClient) -> None:
+        """Finds a conversation that its TUI resumes: no client is told of that, and it takes a moment."""
+        with suppress(OSError, RpcRefused):
+            while not self._events.thread:
+                await pause(_PAUSE_SECONDS)
+                await self._find_thread(rpc)
+                self._received.set()
 
     async def _find_thread(self, rpc: RpcClient) -> None:
         """Finds the conversation that began before we connected."""

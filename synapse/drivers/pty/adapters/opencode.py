@@ -99,7 +99,8 @@ class OpenCodeSignals:
         anew = why_anew(
             self._launch,
             arguments,
-            knows=_SESSION_FLAG,
+            # Its help is on stderr, and all versions with a server know the flag.
+            knows="",
             choosing=_CONTINUING_FLAGS,
             folder_of=partial(session_folder, _database(self._launch)),
         )
