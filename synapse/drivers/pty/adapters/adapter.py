@@ -226,6 +226,37 @@ def knows_flag(flag: str, launch: LaunchContext) -> bool:
     return remembered[key]
 
 
+def why_anew(
+    launch: LaunchContext,
+    arguments: tuple[str, ...],
+    *,
+    knows: str,
+    choosing: tuple[str, ...],
+    folder_of: Callable[[str], str | None],
+) -> str:
+    """Returns why the CLI begins a new conversation instead of `launch.resume`; empty if it goes on with that.
+
+    `knows` is what the help of a version that can resume has (empty: all can). By the flags in `choosing` a person
+    chooses the conversation. `folder_of` returns the folder that a session belongs to, or None if it is gone.
+    """
+    if not launch.resume:
+        return ""
+    if is_given(choosing, arguments):
+        return "its own arguments choose the conversation"
+    folder = folder_of(launch.resume)
+    if folder is None:
+        return "its CLI no longer has the conversation of the last run"
+    if Path(folder).resolve() != launch.working_dir.resolve():
+        return "the conversation of the last run belongs to another folder"
+    return "" if not knows or knows_flag(knows, launch) else f"this version does not know {knows}"
+
+
+def is_given(flags: tuple[str, ...], arguments: tuple[str, ...]) -> bool:
+    """Returns whether one of the flags is among a person's arguments: `--flag`, `--flag=value`, or `-f`."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(argument.partition("=")[0] in flags for argument in ours)
+
+
 def values_of(flag: str, arguments: tuple[str, ...]) -> list[str]:
     """Returns the values of a flag that takes one or several: `--flag a b`, `--flag=a`, and again."""
     found: list[str] = []

@@ -28,8 +28,17 @@ from synapse.drivers.pty.adapters.adapter import (
     Prepared,
     SignalListener,
     values_of,
+    why_anew,
 )
-from synapse.drivers.pty.adapters.transcript import Tail, Ticker, UsageTail, last_records, read_record, tail_from_now
+from synapse.drivers.pty.adapters.transcript import (
+    Tail,
+    Ticker,
+    UsageTail,
+    first_records,
+    last_records,
+    read_record,
+    tail_from_now,
+)
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
@@ -50,6 +59,12 @@ _BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
 _BACKGROUND_MS: Final = 120_000
 _MARGIN_SECONDS: Final = 20.0
 """How much longer than a call waits Claude waits for it: the answer has to be fetched and sent."""
+_RESUME_FLAG: Final = "--resume"
+_CHOOSING_FLAGS: Final = (
+    *("-r", _RESUME_FLAG, "-c", "--continue", "--session-id", "--fork-session", "--from-pr", "--teleport", "--cloud"),
+    *("-p", "--print"),
+)
+"""By these a person chooses the conversation, or has none that could go on."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -94,6 +109,10 @@ class ClaudeSignals:
         denied: in Claude a denial is stronger than any permission.
         """
         hooked = self._with_hooks(arguments)
+        anew = why_anew(
+            self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_FLAGS, folder_of=self._folder_of
+        )
+        resumes = bool(self._launch.resume) and not anew
         tools = self._launch.tools
         lacks = self._conflict(arguments) if tools.command else ""
         has_server = bool(tools.command) and not lacks
@@ -105,7 +124,15 @@ class ClaudeSignals:
         allowed = claude.permissions(tools.allowed_commands, server=SERVER_NAME if has_server else "")
         if allowed:
             flags.append(f"--allowedTools={','.join(allowed)}")
-        return Prepared(arguments=(*flags, *hooked.arguments), env={**hooked.env, **env}, lacks_tools=lacks)
+        if resumes:
+            flags += [_RESUME_FLAG, self._launch.resume]
+        return Prepared(
+            arguments=(*flags, *hooked.arguments),
+            env={**hooked.env, **env},
+            lacks_tools=lacks,
+            resumes=resumes,
+            begins_anew=anew,
+        )
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -170,6 +197,10 @@ class ClaudeSignals:
     def _take(self, payload: Record) -> asyncio.Future[Json] | None:
         if self._listener is None:
             return None
+        if session := claude.session_in(payload):
+            self._launch.converse(session)
+        elif claude.is_cleared(payload):
+            self._launch.converse("")
         self._hook_count += 1
         report = claude.read_hook(payload, f"{self._launch.new_session}-{self._hook_count}")
         if report is None:
@@ -329,7 +360,7 @@ class ClaudeSignals:
 
     def _given_limit(self, arguments: tuple[str, ...]) -> str | None:
         """Returns the limit that the person has set for calls in the foreground; settings override the environment."""
-        home = Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
+        home = self._claude_home
         project = self._launch.working_dir / ".claude"
         files = (home / "settings.json", project / "settings.json", project / "settings.local.json")
         limit = self._launch.env.get(_BACKGROUND_VARIABLE)
@@ -338,6 +369,18 @@ class ClaudeSignals:
                 found = table_at(self._read_settings(settings), "env").get(_BACKGROUND_VARIABLE)
                 limit = limit if found is None else str(found)
         return limit
+
+    @property
+    def _claude_home(self) -> Path:
+        return Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
+
+    def _folder_of(self, session: str) -> str | None:
+        """Returns the folder in which a conversation began, by its transcript."""
+        for transcript in (self._claude_home / "projects").glob(f"*/{session}.jsonl"):
+            for record in first_records(transcript):
+                if folder := text_at(record, "cwd"):
+                    return folder
+        return None
 
     def _write(self, name: str, content: Mapping[str, object]) -> Path:
         """Writes a private file of the launch."""

@@ -200,6 +200,16 @@ def last_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
     return Tail(path, max(size_of(path) - max_bytes, 0)).read()
 
 
+def first_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
+    """Returns the records in the first `max_bytes` of a file."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(max_bytes).split(b"\n")
+    except OSError:
+        return []
+    return [record for line in lines if (record := read_record(line)) is not None]
+
+
 def first_record(path: Path) -> Record:
     """Returns the first record of a transcript, or an empty one; in most transcripts it names the session."""
     try:
