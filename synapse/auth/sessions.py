@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdict
 from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
-from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, Caller, for_good
+from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, SESSION_NAME, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed
 from synapse.core.override import override
 from synapse.core.types import Clock
@@ -45,8 +45,6 @@ SESSION_ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, ATTACH)
 LONGEST: Final = timedelta(days=7)
 LINK_LIFETIME: Final = timedelta(minutes=2)
 MOST_LINKS: Final = 100
-NAME: Final = "dashboard"
-"""The name of the caller of every session, in logs, tasks and answers."""
 COOKIE: Final = "synapse_session"
 MOST_COOKIES: Final = 100
 """How many cookies of a request are read."""
@@ -80,7 +78,7 @@ class Session:
             scope=LOCAL_SCOPE,
             sees_all=True,
             actions=self.actions,
-            name=NAME,
+            name=SESSION_NAME,
             session_id=self.session_id,
             holds=holds,
         )

@@ -74,6 +74,7 @@ BY_ERROR = {
     "feed_lagged": FAILED,
     "access_denied": REFUSED,
     "sender_mismatch": REFUSED,
+    "sender_not_accepted": REFUSED,
     "person_required": REFUSED,
     "unauthenticated": REFUSED,
     "foreign_origin": REFUSED,

@@ -7,6 +7,7 @@ an agent restarts an agent     its host restarts itself, so that it keeps the ri
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from synapse.cli.agents import as_fields
@@ -25,6 +26,7 @@ from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
+from synapse.host.conversations import RESUME
 from synapse.host.identity import SCRIPTED
 from synapse.host.membership import membership_of
 from synapse.registry.files import FileRegistry, gateways
@@ -32,7 +34,7 @@ from synapse.registry.files import FileRegistry, gateways
 START_EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
-synapse start claude -- --resume    arguments after -- are for claude
+synapse start claude -- --continue  arguments after -- are for claude
 synapse start scripted my.toml      an agent that plays a script
 synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
 synapse attach codex                open its terminal
@@ -45,6 +47,7 @@ synapse stop gateway
 """
 RESTART_EXAMPLES = """
 synapse restart codex
+synapse restart reviewer --fresh     begin a new conversation
 synapse restart reviewer --force
 """
 
@@ -79,6 +82,7 @@ def run_start(arguments: list[str]) -> int:
         mcp=not options.no_mcp,
         arguments=theirs,
         membership=chosen_membership(options),
+        resume=options.resume,
     )
     entry = start_host(launch, open_registry(), settings.logs)
     if options.json:
@@ -166,11 +170,14 @@ def run_restart(arguments: list[str]) -> int:
         action="store_true",
         help="kill it if it does not stop by itself; it then has only the caller's rights",
     )
+    parser.add_argument(
+        "--fresh", action="store_true", help="begin a new conversation (default: go on with the one it has)"
+    )
     options = parser.parse_args(arguments)
     registry = open_registry()
     entry = find_agent(options.agent, registry)
     require_own_process(entry)
-    launch = launch_of(entry, command_line(entry.pid))
+    launch = replace(launch_of(entry, command_line(entry.pid)), resume=not options.fresh)
     # Checked before it stops: an agent whose project is no longer trusted could not be started again.
     settings = settings_here(
         "" if entry.agent_type == SCRIPTED else entry.agent_type,
@@ -178,7 +185,7 @@ def run_restart(arguments: list[str]) -> int:
         asks=not options.json,
     )
     if objection() and not options.force:
-        again = restart_host(entry, registry, settings.logs)
+        again = restart_host(entry, registry, settings.logs, resume=not options.fresh)
     else:
         stop_host(entry, registry, force=options.force)
         try:
@@ -202,6 +209,7 @@ def start_command(launch: HostLaunch) -> str:
     words += [] if launch.instructions else ["--no-instructions"]
     words += [] if launch.mcp else ["--no-mcp"]
     words += launch.membership.options()
+    words += [RESUME] if launch.resume else []
     words += ["--", *launch.arguments] if launch.arguments else []
     command = shlex.join(words)
     if not launch.folder or launch.folder == current_folder():

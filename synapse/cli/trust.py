@@ -29,24 +29,28 @@ from synapse.config.settings import (
     profile_names,
     project_of,
 )
-from synapse.config.trust import Decision, Trust, TrustStore, read_project
+from synapse.config.trust import Decision, Trust, TrustStore, read_project, read_single_file
 from synapse.core.errors import InvalidRequest, NotFound, UnknownProfile
 
 EXAMPLES = """
 synapse trust                    trust the current project, as it is now
 synapse trust ~/src/shop         trust another project
+synapse trust night.toml         trust a team file that is in no project
 synapse trust --list             list decisions, and what has changed since
 synapse trust --revoke           stop trusting the current project
 """
 MAX_INERT_FILES: Final = 10
 """How many files without effect are named before the question."""
 _YES: Final = ("y", "yes")
+_TOML: Final = ".toml"
 
 
 def run_trust(arguments: list[str]) -> int:
     """Trusts a project, lists the decisions or revokes one; returns the exit code."""
     parser = VerbParser("trust", examples=EXAMPLES)
-    parser.add_argument("folder", nargs="?", default="", metavar="FOLDER", help="the project, or a folder in it")
+    parser.add_argument(
+        "folder", nargs="?", default="", metavar="FOLDER", help="the project, a folder in it, or a team file"
+    )
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the decisions about folders")
     action.add_argument("--revoke", action="store_true", help="ignore the project's `.synapse/` from now on")
@@ -62,7 +66,7 @@ def run_trust(arguments: list[str]) -> int:
     require_deciding_person("decide which folders are trusted")
     if options.revoke:
         return _revoke(store, options.folder, as_json=options.json)
-    return _trust(_project_at(options.folder, home), store, as_json=options.json)
+    return _trust(_wanted(options.folder, home), store, as_json=options.json)
 
 
 def settings_here(
@@ -108,16 +112,22 @@ def _may_ask(project: ProjectSettings) -> bool:
 def _ask(project: ProjectSettings) -> bool:
     status = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
     print_notice(f"{plain(str(project.project.place))} {status}. It would set or run:")
-    for line in _lines(contents(project)):
+    for line in contents_lines(project):
         print_notice(f"  {line}")
     print_notice("The authors of these files could run programs as you. You will be asked again when a file changes.")
-    sys.stderr.write("Do you trust this folder? [y/N] ")
+    return confirm("Do you trust this folder? [y/N] ")
+
+
+def confirm(question: str) -> bool:
+    """Asks the person at the terminal; returns whether they said yes."""
+    sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in _YES
 
 
-def _lines(files: Mapping[str, str]) -> list[str]:
+def contents_lines(project: ProjectSettings) -> list[str]:
     """Returns a line for each file; only a few without effect, and those first, so that they hide nothing."""
+    files = contents(project)
     inert = [plain(name) for name, what in files.items() if not what]
     more = [f"and {len(inert) - MAX_INERT_FILES} more files"] if len(inert) > MAX_INERT_FILES else []
     effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]
@@ -135,12 +145,14 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
             return "is not TOML"
         wishes = [f"{key} = {value!r}" for key, value in project.wishes.items() if key in FOR_PROJECTS]
         return f"sets {', '.join(wishes)}" if wishes else "sets nothing that a project may set"
-    if not profile_in(name):
+    if not profile_in(name) and not name.endswith(_TOML):
         return ""
     try:
         fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
     except ValueError:
         return "is not TOML"
+    if not profile_in(name):
+        return _team_effect(fields)
     env = fields.get("env")
     environment = cast("dict[str, object]", env) if isinstance(env, dict) else {}
     variables = [f"{name}={value}" for name, value in environment.items()]
@@ -148,17 +160,37 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
     return f"runs: {shlex.join([*variables, *words])}"
 
 
+def _team_effect(fields: Mapping[str, Any]) -> str:
+    """Returns what a team file starts; empty for another file, such as a script."""
+    agents = fields.get("agents")
+    if not isinstance(agents, dict):
+        return ""
+    starts: list[str] = []
+    for name, agent in cast("dict[str, object]", agents).items():
+        table = cast("dict[str, object]", agent) if isinstance(agent, dict) else {}
+        words = [str(table.get("profile") or table.get("script") or "?"), *_words(table.get("arguments"))]
+        folder = f" in {table['folder']}" if "folder" in table else ""
+        starts.append(f"{name} ({shlex.join(words)}{folder})")
+    return f"starts: {', '.join(starts)}"
+
+
 def _words(value: object) -> list[str]:
     return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else []
 
 
-def _project_at(folder: str, home: Path) -> ProjectSettings:
-    """Returns the project of a folder.
+def _wanted(path: str, home: Path) -> ProjectSettings:
+    """Returns the project of a folder, or a file that is trusted alone.
 
     Raises:
-        NotFound: the folder is in no project.
+        NotFound: there is no such folder or file, or the folder is in no project.
     """
-    wanted = Path(folder or current_folder()).resolve()
+    given = Path(path or current_folder())
+    if given.is_symlink() or given.is_file():
+        file = read_single_file(Path(os.path.abspath(given)))
+        if PROJECT_FOLDER not in file.folder.parts:
+            return ProjectSettings(project=file, trust=TrustStore(home).trust_in(file))
+        given = file.folder.parent
+    wanted = given.resolve()
     if not wanted.is_dir():
         raise NotFound(f"there is no folder {wanted}")
     project = project_of(wanted, home)
@@ -180,7 +212,7 @@ def _trust(project: ProjectSettings, store: TrustStore, *, as_json: bool) -> int
     if as_json:
         print_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
-    for line in _lines(contents(project)):
+    for line in contents_lines(project):
         print_result(line)
     if project.refused:
         print_notice(f"Ignored, because a project may not set them: {', '.join(project.refused)}")
@@ -192,7 +224,9 @@ def _trust(project: ProjectSettings, store: TrustStore, *, as_json: bool) -> int
 
 def _revoke(store: TrustStore, folder: str, *, as_json: bool) -> int:
     # A project that no longer exists can be revoked too, by its path.
-    wanted = Path(folder or current_folder()).resolve()
+    given = Path(os.path.abspath(folder or current_folder()))
+    # A file is known by its own path, not by the target of a link.
+    wanted = given if given.is_symlink() and given.is_file() else given.resolve()
     known = {decision.folder for decision in store.decisions()}
     place = wanted if wanted in known else Path(find_project(str(wanted)) or wanted)
     store.revoke(place)
@@ -224,7 +258,10 @@ def _fields(decision: Decision) -> dict[str, str]:
 
 
 def _state(decision: Decision) -> str:
-    if not (decision.folder / PROJECT_FOLDER).is_dir():
+    if decision.folder.is_file() or decision.folder.is_symlink():
+        project = read_single_file(decision.folder)
+    elif (decision.folder / PROJECT_FOLDER).is_dir():
+        project = read_project(decision.folder)
+    else:
         return "gone"
-    project = read_project(decision.folder)
     return "cannot be trusted" if project.problem else decision.about(project).value

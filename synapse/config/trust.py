@@ -4,11 +4,12 @@
         └────decline───► declined ──a file changes──► not known
 
 A project is read once, into memory: the bytes that are hashed are the bytes that are used, so that a profile cannot
-change in between.
+change in between. A single file elsewhere, as a team file, is trusted in the same way, by its path and content.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -43,7 +44,7 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A folder with a `.synapse/`, and the files that were read from it."""
+    """A folder with a `.synapse/`, and the files that were read from it; or the path of a file, and that file alone."""
 
     folder: Path
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -92,6 +93,30 @@ def read_project(folder: Path) -> Project:
         return Project(folder=folder, problem=f"{where} cannot be read: {error.strerror}")
     except InvalidRequest as error:
         return Project(folder=folder, problem=str(error))
+
+
+def read_single_file(path: Path) -> Project:
+    """Reads one file that a person may trust by its path; its `problem` says why it can never be trusted.
+
+    Does not follow a link at the end of the path, whose target others could change.
+    """
+    folder = Path(os.path.realpath(path.parent)) / path.name
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(opened, "rb") as file:
+            found = os.fstat(opened)
+            if not is_ours(found.st_uid):
+                return Project(folder=folder, problem=f"{folder} belongs to another user (uid {found.st_uid})")
+            if not stat.S_ISREG(found.st_mode):
+                return Project(folder=folder, problem=f"{folder} is not a plain file")
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return Project(folder=folder, problem=f"{folder} is a symbolic link, whose target others can change")
+        return Project(folder=folder, problem=f"{folder} cannot be read: {error.strerror}")
+    if len(content) > MAX_BYTES:
+        return Project(folder=folder, problem=f"{folder} holds more than {MAX_BYTES // 1024**2} MB")
+    return Project(folder=folder, files={folder.name: content})
 
 
 def _files(place: Path) -> Iterator[tuple[str, bytes]]:

@@ -29,6 +29,7 @@ class AgentEntry:
         "inbox",
         "lacks",
         "launch_key",
+        "launched_by",
         "name",
         "pid",
         "pid_namespace",
@@ -70,6 +71,7 @@ class AgentEntry:
         role: str = "",
         team: str = "",
         accepts: str = "",
+        launched_by: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -106,6 +108,8 @@ class AgentEntry:
         self.team = team
         # The senders that it accepts messages from, separated by spaces; empty accepts all.
         self.accepts = accepts
+        # The agent that started it, or empty. Others accept no messages from it in the name of a member of their team.
+        self.launched_by = launched_by
 
     def as_dict(self) -> "dict[str, object]":
         """Returns the fields of the registry file."""

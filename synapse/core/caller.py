@@ -19,6 +19,8 @@ ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, ATTACH, REGISTER)
 """The actions that a caller of the gateway may be allowed."""
 ORDINARY: Final = (READ, SEND, CANCEL)
 """The default actions of a new key: it may neither act as a person does nor make the gateway call addresses."""
+SESSION_NAME: Final = "dashboard"
+"""The name of the caller of every browser's session, in logs, tasks and answers."""
 API_KEY_HEADER: Final = "X-API-Key"
 _REALM: Final = '{} realm="synapse"'
 
@@ -92,6 +94,15 @@ class Caller:
     def is_person(self) -> bool:
         """A person's process calls. Only the Unix socket identifies processes, so other connections prove no person."""
         return self.via_socket and not self.agent_id and not self.doubt
+
+    @property
+    def is_dashboard(self) -> bool:
+        """A person calls from a browser's session: nobody else can open one. Also holds in the host of an agent.
+
+        The owner of a gateway can make a key that is equal to it, and no other caller is.
+        """
+        is_sessions = self.name == SESSION_NAME and self.scope == LOCAL_SCOPE
+        return is_sessions and self.sees_all and self.actions is not None and not self.via_socket
 
     @property
     def is_own_user(self) -> bool:

@@ -14,7 +14,7 @@
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict · MessageIdReused
     │   ├── QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
     │   └── RateLimited (TooManyStreams) · NothingAsked · QuestionGone
-    ├── AccessDenied              SenderMismatch · PersonRequired · ForeignOrigin · Forbidden
+    ├── AccessDenied              SenderMismatch · SenderNotAccepted · PersonRequired · ForeignOrigin · Forbidden
     │   └── Unauthenticated       CredentialsRefused
     ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
     │   ├── AgentNotResponding    ConnectionForbidden · OutcomeUnknown
@@ -516,6 +516,12 @@ class SenderMismatch(AccessDenied):
     """The claimed sender is not the agent that the calling process belongs to."""
 
     code = "sender_mismatch"
+
+
+class SenderNotAccepted(AccessDenied):
+    """The agent does not accept messages from this sender."""
+
+    code = "sender_not_accepted"
 
 
 class PersonRequired(AccessDenied):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
 from synapse.core.address import nearest
-from synapse.core.errors import InvalidProfile, InvalidScript
+from synapse.core.errors import InvalidProfile, InvalidScript, InvalidSettings
 
 MAX_WAIT_SECONDS: Final = 3600
 """A longer wait is probably a typo."""
@@ -33,7 +33,7 @@ _NAMED_KEYS: Final = {
 class Wording:
     """How errors speak about one kind of file."""
 
-    error: type[InvalidProfile | InvalidScript]
+    error: type[InvalidProfile | InvalidScript | InvalidSettings]
     key: str
     """A format for a key or its path."""
     text: str
@@ -166,7 +166,7 @@ class Table:
         """Returns the key as an error names it."""
         return self._wording.key.format(f"{self._path}.{key}" if self._path else key)
 
-    def _error(self, message: str, hint: str = "") -> InvalidProfile | InvalidScript:
+    def _error(self, message: str, hint: str = "") -> InvalidProfile | InvalidScript | InvalidSettings:
         return self._wording.error(f"{self.where}: {message}", hint=hint)
 
     def _compiled(self, key: str, text: str) -> re.Pattern[str]:

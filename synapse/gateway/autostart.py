@@ -24,12 +24,10 @@ from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.gateway.config import AgentConfig
 from synapse.host.background import HostLaunch, host_environment
+from synapse.host.ends import STEADY_SECONDS, pause_after
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE: Final = 60.0
-STEADY_SECONDS: Final = 60.0
-"""An agent that ran for this long did not fail at its start."""
 WATCH_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 8.0
 
@@ -55,11 +53,6 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
                 f"{path}: agent '{agent.id}': there is no profile '{agent.profile}'",
                 hint=f"did you mean '{meant}'?" if meant else f"profiles: {', '.join(known)}",
             )
-
-
-def pause_after(quick_ends: int) -> float:
-    """Returns the seconds to wait before the next start, after so many quick ends in a row."""
-    return float(min(2.0 ** max(quick_ends - 1, 0), LONGEST_PAUSE))
 
 
 class AgentAutostart:

@@ -20,8 +20,8 @@ import msgspec
 
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.policy import hide_store_details
-from synapse.auth.sessions import NAME, SESSION_ACTIONS, Session, SessionFile, new_links, set_cookie
-from synapse.core.caller import Caller
+from synapse.auth.sessions import SESSION_ACTIONS, Session, SessionFile, new_links, set_cookie
+from synapse.core.caller import SESSION_NAME, Caller
 from synapse.core.errors import InvalidRequest, MalformedJson, PersonRequired, Unauthenticated
 from synapse.core.service import Handler
 from synapse.core.types import Clock
@@ -127,7 +127,7 @@ class SessionPages:
     def _fields(self, session: Session) -> dict[str, Any]:
         return {
             "id": session.session_id,
-            "name": NAME,
+            "name": SESSION_NAME,
             "actions": [action for action in SESSION_ACTIONS if action in session.actions],
             "created_at": _instant(session.created_at),
             "expires_at": _instant(self._sessions.ends_at(session)),

@@ -51,6 +51,7 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.recovery import ends_with_us
 from synapse.tasks.replies import Replies
+from synapse.tasks.senders import SenderRule
 from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, ReadScreen, never
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.waits import LostAgents
@@ -203,7 +204,8 @@ class AgentRuntime:
         adopted = await self._journal.adopt(self._me.inbox)
         now = self._clock.now()
         ends = await unrecorded_ends(adopted, self._store, now)
-        plan = recovery.plan(adopted, now, self._agent.can_resume, ends)
+        refusal_of = SenderRule.of(self._me).refusal_of
+        plan = recovery.plan(adopted, now, self._agent.can_resume, ends, refusal_of)
         await self._reply_recovery.note_waiters_left(plan.waiting)
         return plan
 

@@ -2,7 +2,7 @@
 
     reserve → open the store → start the agent → serve, deliver, reply, sweep → the agent ends → shut down
        ↑                                                                                             │
-       └──────────────────── restart (SIGUSR1): the process executes itself anew ────────────────────┘
+       └────────────── restart (SIGUSR1, SIGUSR2): the process executes itself anew ─────────────────┘
 
 The agent starts before the parts that serve it are built, because importing some of them takes a while.
 """
@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import signal
+from pathlib import Path
 from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
@@ -27,7 +28,8 @@ from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.waiting import pause
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
-from synapse.host.background import restart_process
+from synapse.host.background import RESTART, RESTART_FRESH, restart_process
+from synapse.host.ends import EndReason, HostEnd, write_end
 from synapse.host.identity import HostIdentity, acquire_inbox, holders_of, release_inbox
 from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
@@ -42,8 +44,6 @@ log = logging.getLogger(__name__)
 
 REGISTRY_CHECK_SECONDS: Final = 1.0
 """How often a host checks that its registry entry exists: one file, a few microseconds."""
-RESTART: Final = signal.SIGUSR1
-"""Tells a host to restart with its own command line. Its sender cannot give the host any further rights."""
 MAX_UNPROVEN: Final = 64
 """The limit of connections of other users, who have to show the token."""
 MAX_UNPROVEN_PER_USER: Final = 32
@@ -63,6 +63,10 @@ class Host:
         self._settings = settings
         self.restarts = False
         """Whether the process is to restart after `run`."""
+        self.end_reason = EndReason.ENDED
+        """Why `run` ended."""
+        self.resumes = True
+        """Whether its CLI is to go on with its conversation then."""
         self.original_limit: Limit | None = None
         """The limit of open files that this process was started with; set when `run` raises it."""
 
@@ -99,7 +103,7 @@ class Host:
         )
         plan = await runtime.plan_recovery()
         server = open_server(self._identity, agent, runtime.service, self._registry, self._settings)
-        stop = stop_signal(RESTART)
+        stop = stop_signal(RESTART, RESTART_FRESH)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve())
             await server.wait_started()
@@ -119,10 +123,12 @@ class Host:
             jobs.append(group.create_task(runtime.settle_doubts()))
             ends: set[asyncio.Future[Any]] = {stop, replaced, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            self.restarts = stop.done() and stop.result() == RESTART
+            self.restarts = stop.done() and stop.result() in (RESTART, RESTART_FRESH)
+            self.resumes = stop.done() and stop.result() == RESTART
             why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            self.end_reason = EndReason.STOPPED if stop.done() else EndReason.ENDED
             if is_replaced := replaced.done():
-                why = "another process took its inbox over"
+                why, self.end_reason = "another process took its inbox over", EndReason.REPLACED
             log.info("host_stopping", extra={"why": why, "waiting": runtime.queue_length})
             # Before the agent ends: results in memory that wait for a deleted store can still be recorded.
             await runtime.recover_store()
@@ -180,6 +186,9 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
             host = Host(identity, store, lease, registry, settings)
             try:
                 status = await host.run(start, instructions=instructions)
+            except LeaseLost:
+                record_end(host, identity.entry, settings.home, 1)
+                raise
             finally:
                 await release_inbox(lease, store)
         finally:
@@ -189,8 +198,18 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
     if host.restarts:
         if host.original_limit is not None:
             set_file_limit(host.original_limit)
-        restart_process(identity.entry.port)
+        restart_process(identity.entry.port, resume=host.resumes)
+    record_end(host, identity.entry, settings.home, status)
     return status
+
+
+def record_end(host: Host, me: AgentEntry, home: Path, status: int) -> None:
+    """Writes how the host ended, for the keeper of its team. A full disk must not change how it ends."""
+    at = SystemClock().now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        write_end(home, me, HostEnd(reason=host.end_reason, status=status, at=at))
+    except OSError as error:
+        log.warning("end_not_recorded", extra={"error": str(error)})
 
 
 def tune_gc() -> None:

@@ -19,6 +19,7 @@ from synapse.core.registry import Registry
 from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
+from synapse.host.background import LAUNCHED_BY
 from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, is_alive, is_running, own_namespace, own_start_time
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
@@ -98,6 +99,7 @@ def new_entry(agent_id: str, agent_type: str, clock: Clock, *, name: str = "", e
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         version=__version__,
+        launched_by=os.environ.get(LAUNCHED_BY, ""),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest
+from synapse.tasks.senders import THE_TEAM, check_accepts
 
 ROLE: Final = "--role"
 TEAM: Final = "--team"
@@ -46,7 +47,15 @@ def membership_of(entry: AgentEntry) -> Membership:
 
 
 def new_membership(role: str, team: str, accepts: Sequence[str]) -> Membership:
-    """Returns the membership that a person asks for. Raises InvalidRequest for a role that is too long."""
+    """Returns the membership that a person asks for.
+
+    Raises InvalidRequest for a role that is too long, and for senders that are none.
+    """
     if len(role) > MAX_ROLE:
         raise InvalidRequest(f"the role has {len(role)} characters", hint=f"it may have {MAX_ROLE}")
+    check_accepts(accepts)
+    if THE_TEAM in accepts and not team:
+        raise InvalidRequest(
+            f"{ACCEPT_FROM} {THE_TEAM}: the agent is of no team", hint="name the agents; `synapse up` starts a team"
+        )
     return Membership(role=role.strip(), team=team, accepts=tuple(accepts))

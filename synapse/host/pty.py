@@ -57,6 +57,7 @@ from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.drivers.pty.pump import PersonStreams
 from synapse.host.agent import RunningAgent
 from synapse.host.agent_command import AgentCommand, command_path, launch_folder
+from synapse.host.conversations import RunRecord
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
 from synapse.host.membership import Membership
@@ -109,6 +110,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     mcp: bool,
     settings: Settings,
     membership: Membership,
+    resume: bool,
 ) -> int:
     """Runs an agent until its program ends; returns the program's exit status.
 
@@ -127,12 +129,12 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     person = None if headless else PersonTerminal()
 
     async def start(me: AgentEntry) -> RunningAgent:
-        return await _start(me, profile, tuple(arguments), settings, person, mcp=mcp)
+        return await _start(me, profile, tuple(arguments), settings, person, mcp=mcp, resume=resume)
 
     return process.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
-async def _start(
+async def _start(  # noqa: PLR0913 - the options of the command line
     me: AgentEntry,
     profile: Profile,
     arguments: tuple[str, ...],
@@ -140,8 +142,11 @@ async def _start(
     person: PersonTerminal | None,
     *,
     mcp: bool,
+    resume: bool,
 ) -> RunningAgent:
     clock = SystemClock()
+    record = RunRecord(settings.home, me, sys.orig_argv, clock)
+    last = record.last() if resume else None
     folder = launch_folder(settings.home, me.agent_id)
     command, secret = AgentCommand(folder), LaunchSecret(folder)
     try:
@@ -161,7 +166,9 @@ async def _start(
         person_terminal=person.source if person and person.is_terminal else None,
         settings=person.settings if person else None,
     )
-    signals = CliSignals(me, profile, settings, plain.env, tools)
+    signals = CliSignals(
+        me, profile, settings, plain.env, tools, resume=last.session if last else "", converse=record.converse
+    )
     mentions = MentionSender(me, FileRegistry(settings.registry))
     # People who attach later type `@agent` lines too.
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
@@ -169,6 +176,7 @@ async def _start(
         users = replace(users, person=PersonStreams(person.source, person.sink), suspend=person.suspend)
     try:
         launch = await asyncio.to_thread(signals.prepare, plain, arguments)
+        record.begin(last if signals.resumes else None)
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
@@ -287,8 +295,16 @@ def _identity(me: AgentEntry, settings: Settings) -> dict[str, str]:
 class CliSignals:
     """The adapter of one launch. Without an adapter in the profile, its methods do nothing."""
 
-    def __init__(
-        self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str], tools: ToolServer
+    def __init__(  # noqa: PLR0913 - what a launch is made of
+        self,
+        me: AgentEntry,
+        profile: Profile,
+        settings: Settings,
+        env: Mapping[str, str],
+        tools: ToolServer,
+        *,
+        resume: str = "",
+        converse: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._secret = secrets.token_urlsafe(24)
         context = LaunchContext(
@@ -305,10 +321,14 @@ class CliSignals:
             start_command=start_command(me),
             started=me.started_at,
             tools=tools,
+            resume=resume,
+            converse=converse,
         )
         self._adapter: Adapter | None = adapter_for(profile, context)
         self.lacks_tools = ""
         """Why the CLI was not given the MCP server of its launch; known after `prepare`."""
+        self.resumes, self.begins_anew = False, ""
+        """Whether the CLI goes on with an earlier session, and why not if it should; known after `prepare`."""
 
     @property
     def hook_endpoint(self) -> HookEndpoint | None:
@@ -324,6 +344,7 @@ class CliSignals:
             return launch
         prepared = self._adapter.prepare(arguments)
         self.lacks_tools = prepared.lacks_tools
+        self.resumes, self.begins_anew = prepared.resumes, prepared.begins_anew
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 

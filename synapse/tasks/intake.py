@@ -75,6 +75,7 @@ from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
+from synapse.tasks.senders import SenderRule
 from synapse.tasks.waits import WaitCycles, was_asked
 from synapse.tasks.worker import AgentWorker
 
@@ -139,6 +140,7 @@ class Intake:
         self._acceptance = acceptance
         self._quota = quota
         self._pair_limit = PairRateLimit(limits.pair_per_minute)
+        self._senders = SenderRule.of(me)
         self._held: list[tuple[TaskId, str]] = []
         self._opening_questions = 0
         self._cycles = WaitCycles(journal, registry, store, clock)
@@ -158,6 +160,7 @@ class Intake:
             UnsupportedMediaType: the agent does not accept such parts.
             InvalidField: an id in its metadata is not a valid id.
             PersonRequired, InvalidChoice, QuestionGone: it answers a question.
+            SenderNotAccepted: the agent does not accept messages of this sender.
             QueueFull, QuotaExceeded, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
@@ -172,6 +175,16 @@ class Intake:
         if request.task_id:
             return self._follow_up(request, caller)
         return self._open(request, caller, waits_for_end=waits_for_end)
+
+    async def require_may_answer(self, caller: Caller, claimed: Sender | None = None) -> None:
+        """Raises SenderNotAccepted unless the caller may answer questions: a person's decision, or a message."""
+        if not self._questions.may_decide(caller):
+            await self._require_accepted(claimed, caller)
+
+    async def _require_accepted(self, claimed: Sender | None, caller: Caller) -> None:
+        """Raises SenderNotAccepted unless the agent accepts messages of this sender."""
+        if not self._senders.is_open:
+            self._senders.check(claimed, caller, await self._registry.agents() if caller.is_agent else ())
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Opens a task that only waits for a reply. Raises QuotaExceeded."""
@@ -349,6 +362,8 @@ class Intake:
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
         """
+        if delivers is None:
+            await self._require_accepted(request.sender, caller)
         # An id that we generate is claimed too, so that a caller who was told it finds the task by it.
         if not request.message.message_id:
             request = replace(request, message=self._with_id(request.message))
@@ -395,6 +410,10 @@ class Intake:
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
         """Continues a task: the message answers its open question, or is added to it and queued like any other."""
         task = await self._find_continued(request, caller)
+        if task.question:
+            await self.require_may_answer(caller, request.sender)
+        else:
+            await self._require_accepted(request.sender, caller)
         digest = self._acceptance.digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
             return known
@@ -465,6 +484,9 @@ class Intake:
                 raise SenderMismatch(
                     f"{asked.agent_id} was asked, so {sender.sender_id} cannot answer", hint="send a new message"
                 )
+        if author is None and self._is_own(task) and not (caller.is_person or (asked and caller.is_agent)):
+            # Only a claim says that it comes from the agent that was asked.
+            await self._require_accepted(request.sender, caller)
         # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
         check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
         deadline_of(request, self._limits.ttl_seconds, self._clock)
@@ -477,6 +499,14 @@ class Intake:
     def accepts(self, message: Message) -> bool:
         """Decides whether the message can be typed; see `LateMessages`."""
         return self._acceptance.takes(message)
+
+    def expects(self, waiting: Task) -> bool:
+        """Decides whether the agent may have asked for the answer of `waiting`; see `LateMessages`."""
+        return self._senders.is_open or self._is_own(waiting)
+
+    def _is_own(self, waiting: Task) -> bool:
+        """Decides whether the agent itself, proven, opened the task that waits. Its id may have changed since."""
+        return waiting.sender_verified and waiting.sender.sender_id == waiting.agent_id
 
     async def open_late_answer(self, reply: SendMessage, author: Caller, waiting: Task) -> None:
         """Queues the reply to `waiting` as a message; see `LateMessages`."""

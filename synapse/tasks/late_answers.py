@@ -40,6 +40,10 @@ class LateMessages(Protocol):
         """Decides whether the message can be typed."""
         ...
 
+    def expects(self, waiting: Task) -> bool:
+        """Decides whether the agent may have asked for the answer of `waiting`; any process can open such a task."""
+        ...
+
     async def open_late_answer(self, reply: SendMessage, author: Caller, waiting: Task) -> None:
         """Queues the reply to `waiting` as its task `delivered_as`; no limit refuses it."""
         ...
@@ -116,7 +120,8 @@ class LateAnswers:
         """Queues a notice: a wait that the agent had left ended without an answer."""
 
         def decide(ended: Task) -> tuple[TaskEvent, ...]:
-            return () if ended.delivered_as else (answer_delivered(ended, self._clock.now(), message_task),)
+            is_over = ended.delivered_as or not self._messages.expects(ended)
+            return () if is_over else (answer_delivered(ended, self._clock.now(), message_task),)
 
         message_task = self._new_task_id()
         task = await self._store_retry.retry_until_stored(lambda: self._journal.record_if(waiting.id, decide))
@@ -148,7 +153,8 @@ class LateAnswers:
         def decide(ended: Task) -> tuple[TaskEvent, ...]:
             if self._feed.is_followed(ended.id) and not ended.waiter_released:
                 return (waiter_noted(ended, self._clock.now(), left=False),) if ended.waiter_left else ()
-            return (answer_delivered(ended, self._clock.now(), message_task),) if can_be_typed else ()
+            is_typed = can_be_typed and self._messages.expects(ended)
+            return (answer_delivered(ended, self._clock.now(), message_task),) if is_typed else ()
 
         return decide
 
@@ -162,9 +168,8 @@ class LateAnswers:
     async def _deliver_unread(self, waiting: Task) -> None:
         def decide(ended: Task) -> tuple[TaskEvent, ...]:
             is_read = ended.waiter_left or ended.waiter_released or self._feed.is_followed(ended.id)
-            return (
-                (answer_delivered(ended, self._clock.now(), message_task),) if _is_reply(ended) and not is_read else ()
-            )
+            is_typed = _is_reply(ended) and not is_read and self._messages.expects(ended)
+            return (answer_delivered(ended, self._clock.now(), message_task),) if is_typed else ()
 
         message_task = self._new_task_id()
         task = await self._journal.record_if(waiting.id, decide)

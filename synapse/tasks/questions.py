@@ -165,7 +165,7 @@ class Questions:
         """Raises PersonRequired unless the caller may answer a question that the agent itself asks a person."""
         if self._is_own(caller):
             raise PersonRequired("an agent may not answer its own question", hint=caller.objection)
-        if not self._may_approve(caller):
+        if not self.may_decide(caller):
             why = f"{caller.objection}; " if caller.objection else ""
             hint = f'{why}run `synapse answer {task.short_id} "…"` in a shell of your own'
             raise PersonRequired("only a person may answer this", hint=hint)
@@ -173,11 +173,12 @@ class Questions:
     def _is_own(self, caller: Caller) -> bool:
         return self._me.agent_id in (caller.agent_id, caller.named_agent)
 
-    def _may_approve(self, caller: Caller) -> bool:
+    def may_decide(self, caller: Caller) -> bool:
+        """Decides whether the caller may decide what people decide."""
         return may_approve(caller, agents=self._agents_may_answer, keys=self._keys_may_answer)
 
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
-        if self._may_approve(caller):
+        if self.may_decide(caller):
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
             raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))

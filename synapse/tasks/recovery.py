@@ -1,6 +1,7 @@
 """Decides after a restart what becomes of the open tasks that an earlier host of the inbox left.
 
-Queued messages stay queued, and tasks that wait for an agent's reply or a person's answer keep waiting. Work of a CLI
+Queued messages stay queued unless the agent does not accept their sender, and tasks that wait for an agent's reply or a
+person's answer keep waiting. Work of a CLI
 that is gone has failed; work of an agent elsewhere is followed again. A message that was typed without proof that the
 agent took it is never typed again automatically: a person decides. Initial instructions fail with the agent that they
 were for; the next one gets its own.
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from synapse.core.address import SYSTEM
+from synapse.core.errors import SenderNotAccepted
 from synapse.core.events import AttentionChanged, TaskEvent
 from synapse.core.message import Message
 from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
@@ -34,6 +36,11 @@ def ends_with_us(_task: Task) -> bool:
     return False
 
 
+def refuses_none(_task: Task) -> str:
+    """Returns an empty text: the default, for agents that accept every sender."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
     """Which events to record, and which tasks to queue, to leave waiting for a reply, and to follow again."""
@@ -44,16 +51,18 @@ class RecoveryPlan:
     resumed: tuple[Task, ...] = ()
 
 
-def plan(  # noqa: C901 - one case per kind of task
+def plan(  # noqa: C901, PLR0912 - one case per kind of task
     left: Iterable[Task],
     now: datetime,
     can_resume: Callable[[Task], bool] = ends_with_us,
     ends: Mapping[TaskId, tuple[TaskEvent, ...]] = _NONE,
+    refusal_of: Callable[[Task], str] = refuses_none,
 ) -> RecoveryPlan:
     """Decides what becomes of the open tasks, given oldest first.
 
     `can_resume` says whether the agent has the task's last message and can still be asked for its result. `ends` has
-    the events of tasks whose end is known, but was not recorded.
+    the events of tasks whose end is known, but was not recorded. `refusal_of` says why the agent does not accept the
+    sender of a queued message; empty if it does.
     """
     events: list[tuple[TaskEvent, ...]] = []
     queue: list[Task] = []
@@ -68,7 +77,10 @@ def plan(  # noqa: C901 - one case per kind of task
         elif is_waiting_for_reply(task) or is_open_question(task):
             waiting.append(task)
         elif is_waiting_in_queue(task):
-            queue.append(task)
+            if why := refusal_of(task):
+                events.append(outcomes.ended(task, now, TaskState.REJECTED, SenderNotAccepted.code, why))
+            else:
+                queue.append(task)
         elif is_being_worked_on(task) and can_resume(task):
             resumed.append(task)
         elif is_in_doubt(task):

@@ -240,6 +240,7 @@ class AgentTasks:
             task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
+        await self._intake.require_may_answer(caller)
         if task is not None and task.asks_person:
             return await self._intake.answer_person(request, task, caller)
         return await self._questions.answer(request, task, caller)

@@ -30,6 +30,7 @@ from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.replies import Replies
+from synapse.tasks.senders import SenderRule
 from synapse.tasks.service import AgentTasks, ReadScreen
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -89,6 +90,7 @@ class AgentHarness:
         tools: AgentTools | None = None,
         read_screen: ReadScreen | None = None,
     ) -> None:
+        self._me = me
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
@@ -203,8 +205,9 @@ class AgentHarness:
 
     async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        adopted, now = await self.journal.adopt(ME.inbox), self.clock.now()
-        left = recovery.plan(adopted, now, can_resume, await unrecorded_ends(adopted, self.store, now))
+        adopted, now = await self.journal.adopt(self._me.inbox), self.clock.now()
+        ends = await unrecorded_ends(adopted, self.store, now)
+        left = recovery.plan(adopted, now, can_resume, ends, SenderRule.of(self._me).refusal_of)
         missed = ReplyRecovery(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
         await self.intake.resume(left)

@@ -14,8 +14,9 @@ from synapse.config.trust import TrustStore, read_project
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, RegistryFailed
 from synapse.gateway import autostart
-from synapse.gateway.autostart import AgentAutostart, check_startable, host_command, pause_after
+from synapse.gateway.autostart import AgentAutostart, check_startable, host_command
 from synapse.gateway.config import AgentConfig
+from synapse.host.ends import pause_after
 
 BOUND = 20.0
 ADA = AgentConfig(id="ada", profile="dummy", instructions=False, arguments=("--fast",))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -70,6 +70,11 @@ class LaunchContext:
     """When the CLI is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
     tools: ToolServer = ToolServer()
     """Given to the CLI for this launch only, together with the permission to use exactly these."""
+    resume: str = ""
+    """The session of the agent's last run that the CLI is to go on with; empty for a new conversation."""
+    converse: Callable[[str], None] = lambda _: None
+    """Takes the CLI's own id of its session each time a turn begins in it; an empty one when a person has begun a
+    conversation that has no turn yet. Called in the loop's thread."""
 
     @property
     def home(self) -> Path:
@@ -85,6 +90,10 @@ class Prepared:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks_tools: str = ""
     """Why the CLI was not given the MCP server of its launch; empty if it was, or if the launch has none."""
+    resumes: bool = False
+    """Whether the CLI goes on with the session `LaunchContext.resume`."""
+    begins_anew: str = ""
+    """Why it does not, where the launch has one."""
 
 
 class NotTaken(Exception):

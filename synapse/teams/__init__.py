@@ -1,0 +1,1 @@
+"""Teams: agents that a file names, brought up, kept running and taken down together."""
