@@ -201,3 +201,86 @@ def test_a_throw_away_environment_installs_nothing(
 def test_wrong_usage_is_explained(synapse: Cli, systemd: FakeSystemd, arguments: tuple[str, ...]) -> None:
     assert synapse("service", *arguments).code == 2
     assert systemd.changes() == []
+
+
+TEAM_FILE = """
+[team]
+name = "shop"
+[agents.db]
+profile = "dummy"
+[agents.lead]
+profile = "dummy"
+after = ["db"]
+"""
+TEAM = "synapse-team-shop.service"
+
+
+@pytest.fixture
+def team(home: Path) -> Path:
+    """A team file in a project, which is not trusted yet."""
+    file = home.resolve() / "100% shop" / ".synapse" / "team.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEAM_FILE, encoding="utf-8")
+    return file
+
+
+def test_a_team_must_be_trusted_to_be_installed(synapse: Cli, systemd: FakeSystemd, units: Path, team: Path) -> None:
+    ran = synapse("service", "install", "team", str(team))
+
+    assert (ran.code, "is not trusted, and runs programs" in ran.err) == (7, True)
+    assert systemd.changes() == []
+    assert not units.exists()
+
+
+def test_a_team_is_installed_and_found_by_its_file_and_its_name(
+    synapse: Cli, systemd: FakeSystemd, units: Path, team: Path
+) -> None:
+    synapse("trust", str(team.parent.parent))
+    ran = synapse("service", "install", "team", str(team))
+
+    assert ran.code == 0, ran
+    text = (units / TEAM).read_text(encoding="utf-8")
+    escaped = str(team).replace("%", "%%")
+    assert f'ExecStart="{COMMAND}" "up" "--foreground" "{escaped}"\n' in text
+    assert "TimeoutStartSec=180\n" in text
+    assert systemd.changes() == ["daemon-reload", f"enable {TEAM}", f"restart {TEAM}"]
+    (by_name,), (by_file,) = (synapse("service", "status", "team", one, "--json").json for one in ("shop", str(team)))
+    assert by_name == by_file
+    assert (by_name["team"], by_name["file"], by_name["differs"]) == ("shop", str(team), [])
+    assert synapse("service", "status", "gateway").code == 3
+
+    assert synapse("service", "uninstall", "team", "shop").code == 0
+    assert not (units / TEAM).exists()
+
+
+def test_a_team_whose_file_is_gone_can_be_uninstalled(
+    synapse: Cli, systemd: FakeSystemd, units: Path, team: Path
+) -> None:
+    synapse("trust", str(team.parent.parent))
+    synapse("service", "install", "team", str(team))
+    team.unlink()
+
+    (shown,) = synapse("service", "status", "--json").json
+
+    assert (shown["active"], "there is no file" in shown["problem"]) == ("active", True)
+    assert synapse("service", "uninstall", "team", str(team)).code == 0
+    assert not (units / TEAM).exists()
+    assert systemd.changes()[-1] == "daemon-reload"
+
+
+def test_two_team_files_do_not_share_a_unit(
+    synapse: Cli, systemd: FakeSystemd, units: Path, team: Path, home: Path
+) -> None:
+    other = home.resolve() / "other" / ".synapse" / "team.toml"
+    other.parent.mkdir(parents=True)
+    other.write_text(TEAM_FILE, encoding="utf-8")
+    for file in (team, other):
+        synapse("trust", str(file.parent.parent))
+    synapse("service", "install", "team", str(team))
+    systemd.changes()
+
+    ran = synapse("service", "install", "team", str(other))
+
+    assert (ran.code, str(team) in ran.err, "another name" in ran.err) == (7, True, True)
+    assert systemd.changes() == []
+    assert str(team) in (units / TEAM).read_text(encoding="utf-8").replace("%%", "%")

@@ -18,7 +18,6 @@ from synapse.services.unit import (
     differences,
     read_installed,
     service_variables,
-    team_unit_name,
 )
 
 UNIT = Unit(
@@ -115,24 +114,6 @@ def test_differences_are_named_by_setting_and_variable() -> None:
     assert differences(UNIT.text(), UNIT.text()) == []
     assert differences(UNIT.text(), changed.text()) == ["ExecStart", "PATH", "SYNAPSE_HOME", "LANG"]
     assert differences(UNIT.text() + "# a note\n", UNIT.text()) == ["comments"]
-
-
-@pytest.mark.parametrize(
-    ("team", "name"),
-    [
-        ("shop", "synapse-team-shop.service"),
-        ("my shop", r"synapse-team-my\x20shop.service"),
-        ("a@b/c", r"synapse-team-a\x40b\x2fc.service"),
-        ("店", r"synapse-team-\xe5\xba\x97.service"),
-    ],
-)
-def test_a_team_has_a_valid_unit_name(team: str, name: str) -> None:
-    assert team_unit_name(team) == name
-
-
-def test_a_name_that_no_unit_can_have_is_refused() -> None:
-    with pytest.raises(InvalidRequest):
-        team_unit_name("x" * 250)
 
 
 def test_a_service_gets_the_path_and_our_variables_but_nothing_of_an_agent() -> None:
