@@ -20,6 +20,18 @@ from tests.samples.commands import Ran
 from tests.samples.ports import own_port
 
 GATEWAY = "synapse-gateway.service"
+TEAM = "synapse-team-shop.service"
+TEAM_FILE = """
+[team]
+name = "shop"
+[agents.db]
+profile = "dummy"
+instructions = false
+[agents.lead]
+profile = "dummy"
+instructions = false
+after = ["db"]
+"""
 ODD = [
     "a b",
     "%h %% %",
@@ -111,12 +123,12 @@ class Services:
 
     def run(self, *arguments: str) -> Ran:
         self._capsys.readouterr()
-        code = main(["synapse", "service", *arguments])
+        code = main(["synapse", *arguments])
         said = self._capsys.readouterr()
         return Ran(code, said.out, said.err)
 
     def state(self) -> dict[str, object]:
-        (shown,) = self.run("status", "--json").json
+        (shown,) = self.run("service", "status", "--json").json
         return shown
 
 
@@ -126,11 +138,11 @@ def services(
 ) -> Generator[Services]:
     opened = Services(manager, monkeypatch, capsys)
     yield opened
-    manager.run("systemctl", "--user", "stop", GATEWAY)
+    manager.run("systemctl", "--user", "stop", GATEWAY, TEAM)
 
 
 def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Services) -> None:
-    installed = services.run("install", "gateway", "--json")
+    installed = services.run("service", "install", "gateway", "--json")
 
     assert installed.code == 0, installed
     # systemd called it active because the gateway said that it is ready.
@@ -145,10 +157,10 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
     again = until(lambda: _runs_anew(services, first["pid"]), "systemd to start it again", services.state)
     assert again["restarts"] == 1
 
-    removed = services.run("uninstall", "gateway")
+    removed = services.run("service", "uninstall", "gateway")
     assert removed.code == 0, removed
     assert not Path(f"/proc/{again['pid']}").exists()
-    assert services.run("status", "--json").json == []
+    assert services.run("service", "status", "--json").json == []
     loaded = services.manager.run("systemctl", "--user", "show", "--property=LoadState", GATEWAY).stdout
     assert loaded.strip() == "LoadState=not-found"
 
@@ -156,3 +168,42 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
 def _runs_anew(services: Services, pid: object) -> dict[str, object] | None:
     state = services.state()
     return state if state["active"] == "active" and state["pid"] != pid else None
+
+
+def test_a_team_runs_as_a_service_and_stops_in_order(services: Services, folder: Path) -> None:
+    file = folder / "100% shop" / ".synapse" / "team.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEAM_FILE, encoding="utf-8")
+    assert services.run("trust", str(file.parent.parent)).code == 0
+
+    installed = services.run("service", "install", "team", str(file), "--json")
+
+    assert installed.code == 0, installed
+    # It is active because all agents accept messages.
+    assert (installed.json["active"], installed.json["team"]) == ("active", "shop")
+    assert services.run("send", "lead", "hello", "--response", "--timeout", "20").out == "echo: hello\n"
+    agents = {one["name"]: one for one in services.run("list", "--json").json}
+    assert agents.keys() == {"db", "lead"}
+
+    stopped = services.run("service", "uninstall", "team", "shop")
+
+    assert stopped.code == 0, stopped
+    assert services.run("list", "--json").json == []
+    assert not any(Path(f"/proc/{one['pid']}").exists() for one in agents.values())
+
+
+def test_a_team_file_that_has_changed_is_not_run_at_the_next_boot(services: Services, folder: Path) -> None:
+    file = folder / "shop" / ".synapse" / "team.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEAM_FILE, encoding="utf-8")
+    services.run("trust", str(file.parent.parent))
+    assert services.run("service", "install", "team", str(file)).code == 0
+    file.write_text(f"{TEAM_FILE}# pulled\n", encoding="utf-8")
+
+    started = services.manager.run("systemctl", "--user", "restart", TEAM)
+
+    assert started.returncode != 0
+    state = services.state()
+    # A refusal needs a person, so it is not tried again and again.
+    assert (state["active"], state["restarts"]) == ("failed", 0)
+    assert services.run("list", "--json").json == []
