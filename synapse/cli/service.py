@@ -6,7 +6,7 @@ import os
 import shlex
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
+from synapse.cli.teams import trusted_source
 from synapse.client.attention import how_long
-from synapse.client.hosts import GATEWAY, open_gateways
+from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
+from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
@@ -34,7 +36,9 @@ from synapse.services.unit import (
     differences,
     read_installed,
     service_variables,
+    team_unit_name,
 )
+from synapse.teams.source import read_source, team_file
 
 EXAMPLES = """
 synapse service install gateway                  start the gateway now and with each login
@@ -45,8 +49,8 @@ synapse service uninstall gateway
 """
 TEAM = "team"
 VARIABLE_FILE = "service.env"
-TEAM_START_SECONDS = 600
-"""For a team: its agents start one after the other."""
+SECONDS_PER_AGENT = 45
+"""A little longer than the start of an agent may take."""
 _ACTION = "install or uninstall services"
 
 
@@ -94,6 +98,8 @@ def _install(options: Namespace) -> int:
         return DONE
     # A service runs programs when nobody looks.
     require_deciding_person(_ACTION)
+    if options.what == TEAM:
+        trusted_source(team_file(options.file, current_folder()), asks=not options.json)
     unit = _wanted(options.what, options.file)
     path, text = systemd.unit_folder() / unit.name, unit.text()
     _require_systemd(path)
@@ -152,15 +158,31 @@ def _require_free(what: str) -> None:
 
 
 def _wanted(what: str, file: str) -> Unit:
-    """Returns the unit that would be installed from here. Raises UnsupportedOperation and what the team's file does."""
-    command, variables = lasting_command(), service_variables(os.environ)
-    variable_file = os.path.join(user_folder(os.environ), VARIABLE_FILE)
-    return Unit(
+    """Returns the unit that would be installed from here.
+
+    Raises UnsupportedOperation for a command that soon disappears, and for a team what `read_source` raises.
+    """
+    unit = Unit(
         name=GATEWAY_UNIT,
         description="Synapse gateway: one address for all agents",
-        command=[command, GATEWAY],
-        variables=variables,
-        variable_file=variable_file,
+        command=[lasting_command(), GATEWAY],
+        variables=service_variables(os.environ),
+        variable_file=os.path.join(user_folder(os.environ), VARIABLE_FILE),
+    )
+    if what == GATEWAY:
+        return unit
+    source = read_source(team_file(file, current_folder()), load_settings().home)
+    team = source.team()
+    return replace(
+        unit,
+        name=team_unit_name(team.name),
+        description=f"Synapse team {team.name}",
+        command=[lasting_command(), "up", "--foreground", str(source.file)],
+        team=team.name,
+        file=str(source.file),
+        # Its agents start one after the other, and stop so.
+        start_seconds=unit.start_seconds + SECONDS_PER_AGENT * len(team.members),
+        stop_seconds=unit.stop_seconds + SECONDS_PER_AGENT * len(team.members),
     )
 
 
@@ -180,7 +202,7 @@ def _uninstall(options: Namespace) -> int:
 
 def _find(what: str, file: str) -> _Service:
     """Returns the installed service of the gateway or of a team, by its file or name. Raises NotFound."""
-    path = os.path.realpath(file) if file else ""
+    path = str(team_file(file, current_folder())) if file else ""
     for service in _installed():
         about = service.about
         if what == GATEWAY and not about.team:
