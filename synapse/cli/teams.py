@@ -86,7 +86,8 @@ def run_up(arguments: list[str]) -> int:
     parser.add_argument("--foreground", action="store_true", help="keep the team in this process, for a service")
     parser.add_argument("--example", action="store_true", help="write a commented team file")
     parser.add_argument(KEEPER_OPTION, default="", help=SUPPRESS)
-    options = parser.parse_args(arguments)
+    # Intermixed: an option may stand between the file and the agents.
+    options = parser.parse_intermixed_args(arguments)
     if options.keeper:
         return _keep(options.keeper, launch_settings())
     file, names = _split(options.words)
