@@ -26,10 +26,10 @@ from synapse.cli.person import launch_settings, objection_to_deciding
 from synapse.cli.start import command_line, launch_of
 from synapse.cli.tables import table
 from synapse.cli.trust import confirm, contents_lines
-from synapse.client.attention import how_long
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import current_folder, open_registry
 from synapse.client.lines import plain, short_path
+from synapse.client.times import ago
 from synapse.config.paths import PROJECT_FOLDER, find_project
 from synapse.config.private_files import make_folders
 from synapse.config.process import SystemClock, log_to
@@ -489,7 +489,7 @@ def run_ps(arguments: list[str]) -> int:
             row["team"],
             row["agent"],
             row["state"],
-            how_long(row["since"], now).removeprefix("for "),
+            ago(row["since"], now),
             str(row["restarts"]),
             short_path(row["folder"]),
         )
