@@ -47,7 +47,6 @@ from synapse.core.errors import (
 )
 from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.host.ends import EndReason, read_end
-from synapse.host.identity import is_name
 from synapse.registry.files import FileRegistry
 from synapse.teams.file import EXAMPLE, FILE, Member, Team
 from synapse.teams.keeper import TeamKeeper
@@ -107,9 +106,14 @@ def run_up(arguments: list[str]) -> int:
 
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     """Returns the file and the agents that the words of the command name."""
-    if words and (words[0].endswith(".toml") or "/" in words[0] or Path(words[0]).is_file()):
+    if words and _is_file(words[0]):
         return words[0], list(words[1:])
     return "", list(words)
+
+
+def _is_file(word: str) -> bool:
+    """Returns whether a word names a team file, rather than an agent or a team."""
+    return word.endswith(".toml") or "/" in word or Path(word).is_file()
 
 
 def _write_example(file: str, *, as_json: bool) -> int:
@@ -435,7 +439,7 @@ def _find_team(wanted: str, store: TeamStore) -> TeamRecord:
         return found
     up = ", ".join(team.name for team in teams)
     raise NotFound(
-        f"no team '{wanted}' is up" if is_name(wanted) else f"no team is up from {file}",
+        f"no team '{wanted}' is up" if wanted and not _is_file(wanted) else f"no team is up from {file}",
         hint=f"up: {up}  (synapse ps)" if up else "`synapse up` brings one up",
     )
 
