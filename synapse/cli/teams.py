@@ -49,7 +49,7 @@ from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.host.ends import EndReason, read_end
 from synapse.registry.files import FileRegistry
 from synapse.teams.file import EXAMPLE, FILE, Member, Team
-from synapse.teams.keeper import TeamKeeper
+from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
 from synapse.teams.source import TeamSource, read_source, team_file
 from synapse.teams.starter import KEEPER_OPTION, Outcome, Result, TeamStarter, start_keeper
@@ -536,7 +536,10 @@ def _ended(member: MemberRecord, home: Path) -> tuple[str, str, str]:
         return "not started", "", member.problem
     end = read_end(home, member.agent_id, *member.process)
     if end is None:
-        return "crashed", "", member.problem
-    if end.reason is EndReason.ENDED:
-        return f"exited {end.status}" if end.status else "exited", end.at, member.problem
-    return end.reason.value, end.at, member.problem
+        state = "crashed"
+    elif end.reason is EndReason.ENDED:
+        state = f"exited {end.status}" if end.status else "exited"
+    else:
+        state = end.reason.value
+    given_up = f": {GIVEN_UP}" if member.problem.startswith(GIVEN_UP) else ""
+    return f"{state}{given_up}", end.at if end else "", member.problem

@@ -281,9 +281,9 @@ def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -
     until(lambda: team.shown()["web"]["restarts"] == 1 and team.states()["web"] == "ready", "web to be started again")
     service.terminate()
 
-    assert service.wait(30) == 0
-    assert service.stderr is not None
-    assert service.stderr.read().splitlines()[-1] == "web stopped"
+    _, said = service.communicate(timeout=30)
+    assert service.returncode == 0
+    assert said.splitlines()[-1] == "web stopped"
     # It was up before the service.
     assert team.states() == {"db": "ready", "web": "stopped"}
 

@@ -268,7 +268,14 @@ def test_ps_fits_a_narrow_terminal_and_tells_what_is_wrong(
     membership = Membership(team="shop")
     folder = "/a/very/long/folder" * 10
     launch = HostLaunch(verb=("dummy",), name="db", folder=folder, membership=membership)
-    gone = MemberRecord(launch=launch, agent_id="synapse-dummy-8190", pid=2**22, pid_started=1, restarts=4)
+    gone = MemberRecord(
+        launch=launch,
+        agent_id="synapse-dummy-8190",
+        pid=2**22,
+        pid_started=1,
+        restarts=4,
+        problem="given up after 5 quick ends",
+    )
     failed = MemberRecord(
         launch=HostLaunch(verb=("dummy",), name="web", folder=folder, membership=membership), problem="no such profile"
     )
@@ -278,14 +285,14 @@ def test_ps_fits_a_narrow_terminal_and_tells_what_is_wrong(
     ran = synapse("ps")
 
     assert [line.split()[:3] for line in ran.out.splitlines()[1:]] == [
-        ["shop", "db", "crashed"],
+        ["shop", "db", "crashed:"],
         ["shop", "web", "not"],
     ]
     assert max(map(len, ran.out.splitlines())) <= 80
-    assert "! web: no such profile" in ran.err
+    assert "! db: given up after 5 quick ends\n! web: no such profile\n" in ran.err
     assert "! shop has no keeper" in ran.err
     assert [(one["agent"], one["state"], one["restarts"], one["kept"]) for one in synapse("ps", "--json").json] == [
-        ("db", "crashed", 4, False),
+        ("db", "crashed: given up", 4, False),
         ("web", "not started", 0, False),
     ]
     assert synapse("ps", "other").code == 3
