@@ -120,8 +120,6 @@ class TeamKeeper:
         if watch.process != member.process:
             self._watches[member.name] = watch = _Watch(process=member.process, since=now)
         if not member.pid or entry is not None or is_running(*member.process):
-            if now - watch.since >= STEADY_SECONDS:
-                watch.quick_ends = 0
             return member
         if not watch.has_ended:
             member = self._judge(member, watch, now)
