@@ -301,8 +301,8 @@ class _Up:
 def _show_outcome(outcome: Outcome) -> None:
     if outcome.error is not None:
         fields = error_fields(outcome.error)
-        said = fields["message"].removeprefix(f"{outcome.name}: ")
-        print_notice(f"{outcome.name} failed: {said}" + (f"\n{fields['hint']}" if fields["hint"] else ""))
+        hint = f"\n{fields['hint']}" if fields["hint"] else ""
+        print_notice(f"{outcome.name} failed: {fields['message']}{hint}")
         return
     why = f", because {outcome.why}" if outcome.why else ""
     entry = outcome.entry

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
+from synapse.cli.start import command_line
 from synapse.host.ends import EndReason, HostEnd, read_end
 from synapse.registry.files import start_time
 from tests.integration.cli.session import COMMAND, ROOT, Session, session
@@ -150,7 +151,7 @@ def test_an_agent_that_cannot_start_does_not_stop_the_others(team: TeamSession) 
         "needs": "failed",
         "good": "started",
     }
-    assert said["needs"]["error"]["message"] == "needs: it starts after bad, which is not running"
+    assert said["needs"]["error"]["message"] == "it starts after bad, which is not running"
     assert "no-such" in said["bad"]["error"]["message"]
     assert team.states() == {"bad": "not started", "needs": "not started", "good": "ready"}
 
@@ -159,7 +160,10 @@ def test_an_agent_that_does_not_start_by_itself_is_started_by_its_name(team: Tea
     team.write(db="dummy", spare="dummy\nstart = false")
 
     assert team.results() == {"db": ("started", "")}
-    assert team.results("spare") == {"spare": ("started", "")}
+    assert team.results("spare", "--fresh") == {"spare": ("started", "")}
+    entries = team.entries()
+    assert "--resume" in command_line(entries["db"]["pid"])
+    assert "--resume" not in command_line(entries["spare"]["pid"])
     assert team.results() == {"db": ("unchanged", ""), "spare": ("unchanged", "")}
 
 
@@ -186,6 +190,7 @@ def test_a_killed_agent_comes_back_and_a_stopped_one_does_not(team: TeamSession)
         team.states,
     )
     assert again["agent_id"] == before["db"]["agent_id"]
+    assert "--resume" in command_line(again["pid"])
     assert team.shown()["db"]["restarts"] == 1
 
     assert team.run("stop", "web").code == DONE
@@ -240,6 +245,17 @@ def test_a_team_without_its_file_is_taken_down_by_its_name(team: TeamSession) ->
     assert team.entries() == {}
     assert start_time(keeper) is None
     assert team.run("down", "shop").code == NOT_FOUND
+
+
+def test_two_commands_at_once_start_each_agent_once(team: TeamSession) -> None:
+    team.write(db="dummy", web="dummy")
+
+    both = [team.begin("up", str(team.file), "--json") for _ in range(2)]
+    said = [json.loads(one.communicate(timeout=60)[0]) for one in both]
+
+    results = sorted(tuple(agent["result"] for agent in one["agents"]) for one in said)
+    assert results == [("started", "started"), ("unchanged", "unchanged")]
+    assert len(team.run("list", "--json").json) == 2
 
 
 def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
