@@ -95,7 +95,6 @@ def run_show(arguments: list[str]) -> int:
     output = Path(options.output) if options.output is not None else None
     if output is not None:
         _choose_form(options, output)
-        _require_new(output)
     registry = open_registry()
     return process.run(_show(options, output, registry))
 
@@ -299,18 +298,12 @@ def _formatted(
     return "\n".join(lines)
 
 
-def _require_new(output: Path) -> None:
-    if output.exists() or output.is_symlink():
-        raise InvalidRequest(f"{output} exists already", hint="name a new file, or remove that one first")
-
-
 def _write_new(output: Path, text: str) -> None:
-    """Writes a file that did not exist. Raises InvalidRequest if it does by now, or OSError."""
+    """Writes a file that did not exist. Raises InvalidRequest if it does, or OSError."""
     try:
         file = output.open("x", encoding="utf-8", errors="replace", newline="\n")
-    except FileExistsError:
-        _require_new(output)
-        raise
+    except FileExistsError as error:
+        raise InvalidRequest(f"{output} exists already", hint="name a new file, or remove that one first") from error
     try:
         with file:
             file.write(f"{text}\n")

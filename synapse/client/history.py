@@ -176,7 +176,6 @@ class _Reader:
             case StateChanged():
                 if event.state.is_terminal:
                     self._settle_doubt(event.at)
-                    self._close_question(event.at)
                     self._add_end(event)
             case _:
                 return
