@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from synapse.cli import show
+from synapse.cli import show, tables
 from synapse.cli.exit_codes import NOT_FOUND, USAGE
 from synapse.client import seen
 from synapse.client.seen import seen_until
@@ -168,6 +168,24 @@ def test_the_tasks_of_a_context_belong_together(home: Path, synapse: Cli) -> Non
     refused = synapse("show", "ada", "--context")
     assert refused.code == USAGE
     assert "'ada' is an agent" in refused.err
+
+
+def test_only_lines_of_ours_have_colours_on_a_terminal(
+    home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, [answered(1, "! not ours\n· nor this")])
+    plain = synapse("show", "ada").out
+    monkeypatch.setattr(show, "in_colour", lambda: True)
+    monkeypatch.setattr(tables, "in_colour", lambda: True)
+
+    coloured = synapse("show", "ada").out
+
+    assert coloured.replace("\x1b[0m", "").replace("\x1b[2m", "").replace("\x1b[36m", "") == plain
+    lines = coloured.splitlines()
+    assert [line[:5] for line in lines if line.startswith("\x1b[2m")] == ["\x1b[2m─", "\x1b[2m·"]
+    assert lines[1] == "\x1b[36munverified.user → ada\x1b[0m"
+    assert lines[2:4] == ["  ! not ours", "  · nor this"]
+    assert "\x1b" not in synapse("show", "ada", "--markdown").out
 
 
 @pytest.mark.parametrize("target", ["nobody", "deadbeef-0000", "d1"])

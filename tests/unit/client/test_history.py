@@ -196,6 +196,14 @@ def test_a_question_of_the_agents_own_is_one_entry_with_its_answer() -> None:
     assert (asked.by, asked.choice) == ("ada", "Yes")
 
 
+def test_a_wait_is_between_the_agent_that_asked_and_the_one_that_was_asked() -> None:
+    for inbox, name in (("bob", "bob"), ("gemini@/proj", "gemini-8110")):
+        waits = {"waits_for": "synapse-gemini-8110", "waits_for_inbox": inbox}
+        log = TaskLog(queued=False, metadata=waits).turn(answer("done", "reply"), at=4)
+
+        assert told(read(log)) == [("codex", name, "hello"), (name, "codex", "done")]
+
+
 def test_a_doubt_is_kept_with_the_time_when_it_was_settled() -> None:
     log = TaskLog().turn(Typing()).turn(DeliveryUncertain("no proof"), at=5)
 
