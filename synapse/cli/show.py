@@ -17,7 +17,7 @@ from synapse.cli.logs import duration
 from synapse.cli.output import print_notice, print_result
 from synapse.cli.pager import print_paged
 from synapse.cli.parser import VerbParser, whole_number
-from synapse.cli.tables import line_width
+from synapse.cli.tables import in_colour, line_width, painted
 from synapse.cli.task_lookup import is_task_id
 from synapse.cli.tasks import is_of, owner
 from synapse.client.history import TaskHistory, export_fields, history_of
@@ -64,6 +64,8 @@ MOST: Final = 1000
 """How many tasks are shown at most, and among how many recent ones those that an agent sent are looked for."""
 _PAGE: Final = 500
 _ME: Final = Caller()
+_STATE_OF_MARK: Final = {"─": "exited", "·": "exited", "(": "exited", "…": "working", "!": "waiting"}
+"""The first character of a line of ours, with the agent state whose colour it has; other lines name who speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,6 @@ def run_show(arguments: list[str]) -> int:
     output = Path(options.output) if options.output is not None else None
     if output is not None:
         _choose_form(options, output)
-        _require_new(output)
     registry = open_registry()
     return process.run(_show(options, output, registry))
 
@@ -114,7 +115,7 @@ async def _show(options: argparse.Namespace, output: Path | None, registry: File
     running = _running(target, registry)
     if not settings.store.exists():
         if running is None:
-            raise AgentNotFound(target) if not is_task_id(target) else TaskNotFound(target)
+            raise TaskNotFound(target) if is_task_id(target) else _not_found(target)
         print_notice(_nothing(options))
         return 0
     store = await open_store(settings)
@@ -141,7 +142,7 @@ async def _show(options: argparse.Namespace, output: Path | None, registry: File
     elif options.json:
         print_result(text)
     else:
-        print_paged(text)
+        print_paged(_painted(text) if in_colour() and not (options.markdown or options.raw) else text)
         _mark_seen(registry, shown, now)
     return 0
 
@@ -152,6 +153,10 @@ def _running(target: str, registry: FileRegistry) -> AgentEntry | None:
         return find_agent(target, registry)
     except (AgentNotFound, AgentNotResponding):
         return None
+
+
+def _not_found(target: str) -> AgentNotFound:
+    return AgentNotFound(target, hint="`synapse tasks` lists recent tasks and their agents")
 
 
 def _nothing(options: argparse.Namespace) -> str:
@@ -199,7 +204,7 @@ class _Selection:
     async def _last_of_profile(self, target: str) -> AgentEntry:
         found = await self._stopped.recent(1, lambda task: is_of(target, owner(task)), _ME)
         if not found:
-            raise AgentNotFound(target)
+            raise _not_found(target)
         return owner(found[0])
 
     async def _task(self, target: str) -> Task | None:
@@ -299,18 +304,12 @@ def _formatted(
     return "\n".join(lines)
 
 
-def _require_new(output: Path) -> None:
-    if output.exists() or output.is_symlink():
-        raise InvalidRequest(f"{output} exists already", hint="name a new file, or remove that one first")
-
-
 def _write_new(output: Path, text: str) -> None:
-    """Writes a file that did not exist. Raises InvalidRequest if it does by now, or OSError."""
+    """Writes a file that did not exist. Raises InvalidRequest if it does, or OSError."""
     try:
         file = output.open("x", encoding="utf-8", errors="replace", newline="\n")
-    except FileExistsError:
-        _require_new(output)
-        raise
+    except FileExistsError as error:
+        raise InvalidRequest(f"{output} exists already", hint="name a new file, or remove that one first") from error
     try:
         with file:
             file.write(f"{text}\n")
@@ -318,6 +317,18 @@ def _write_new(output: Path, text: str) -> None:
         # A part of an export would look like a whole one.
         output.unlink(missing_ok=True)
         raise
+
+
+def _painted(text: str) -> str:
+    """Returns the text of histories with colours: lines that begin in the first column are ours."""
+    return "\n".join(_painted_line(line) for line in text.split("\n"))
+
+
+def _painted_line(line: str) -> str:
+    if not line or line.startswith(" "):
+        return line
+    state = _STATE_OF_MARK.get(line[0], "starting")
+    return painted(line, state)
 
 
 def _mark_seen(registry: FileRegistry, shown: Shown, now: datetime) -> None:

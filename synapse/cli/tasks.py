@@ -43,6 +43,7 @@ synapse tasks codex -n 5           the last five of codex
 synapse tasks --search parser      those that have this word in their messages or answers
 synapse tasks --search '"not a mistake" pars'   a phrase, and a word that begins with `pars`
 synapse status 54241e7e            one task, with its answer
+synapse show 54241e7e              the same like a conversation
 synapse tasks --json | jq -r '.[].id'
 """
 TASK_TITLES = ("TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE")

@@ -134,6 +134,10 @@ def history_of(events: Sequence[TaskEvent], agent: str, names: Mapping[str, str]
     """
     task = rebuild(None, events)
     sender = sender_label(task, names)
+    if not task.queued and task.waits_for is not None:
+        # The task is at the agent that asked; the other one has a task of its own for the request.
+        asked = task.waits_for
+        sender, agent = agent, asked.inbox if "@" not in asked.inbox else asked.agent_id.removeprefix("synapse-")
     reader = _Reader(task, agent, sender)
     for event in events:
         reader.read(event)
@@ -176,7 +180,6 @@ class _Reader:
             case StateChanged():
                 if event.state.is_terminal:
                     self._settle_doubt(event.at)
-                    self._close_question(event.at)
                     self._add_end(event)
             case _:
                 return

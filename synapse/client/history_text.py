@@ -15,6 +15,7 @@ from typing import Final, assert_never
 from synapse.client.attention import resolving_command
 from synapse.client.history import Asked, Delivered, Ended, Entry, InDoubt, Said, TaskHistory
 from synapse.client.lines import cut, plain, width
+from synapse.client.times import ago, lasting
 from synapse.core.message import DataPart, FilePart, Part, TextPart
 from synapse.core.task import Receipt, ReceiptStep, TaskState
 from synapse.core.text import sanitise
@@ -165,18 +166,18 @@ def _open_lines(history: TaskHistory, columns: int, now: datetime) -> Iterator[s
     task, short_id = history.task, history.task.short_id
     if task.state.is_terminal:
         return
-    lasting = elapsed((now - task.updated_at).total_seconds())
+    since = lasting(task.updated_at, now)
     if task.attention:
         step = resolving_command(short_id, task.receipt.step.value if task.receipt else "")
-        yield from _own(f"! needs a person for {lasting}" + (f"  ({step})" if step else ""), columns)
+        yield from _own(f"! needs a person for {since}" + (f"  ({step})" if step else ""), columns)
     elif task.question is not None:
-        yield from _own(f"! waits for an answer for {lasting}  (synapse answer {short_id} …)", columns)
+        yield from _own(f"! waits for an answer for {since}  (synapse answer {short_id} …)", columns)
     elif task.state.is_interrupted:
         follow_up = f'synapse send {history.agent} "…" --task {short_id}'
-        yield from _own(f"! asks its sender for {lasting}  ({follow_up})", columns)
+        yield from _own(f"! asks its sender for {since}  ({follow_up})", columns)
     else:
         state = "queued" if task.state is TaskState.SUBMITTED else "working"
-        yield from _own(f"… {state} for {lasting}  (synapse watch --task {short_id})", columns)
+        yield from _own(f"… {state} for {since}  (synapse watch --task {short_id})", columns)
         if task.note:
             yield from _foreign(task.note, columns)
 
@@ -245,12 +246,9 @@ def _foreign(text: str, columns: int) -> Iterator[str]:
 
 
 def _when(at: datetime, now: datetime) -> str:
-    return f"{_clock_time(at, now)} ({elapsed_roughly((now - at).total_seconds())} ago)"
-
-
-def elapsed_roughly(seconds: float) -> str:
-    """Returns a duration in its largest unit: `12s`, `3m`, `2h`, `5d`."""
-    return elapsed(max(0, int(seconds))).partition(" ")[0]
+    time, relative = _clock_time(at, now), ago(at, now)
+    # What is long ago is said by its date, which the time has already.
+    return time if relative in time else f"{time} ({relative})"
 
 
 def _clock_time(at: datetime, now: datetime) -> str:

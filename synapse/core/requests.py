@@ -397,6 +397,8 @@ class ResolveTask(Request[Task]):
 
     task_id: str
     verdict: str
+    asked_at: datetime | None = None
+    """Since when the person was asked, if it is known: a doubt about a later try is not the one they decided about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.caller import Caller
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 _CLEAR_SECONDS: Final = 4.0
 """How long a decision waits for the text of the message to be cleared from the agent's input."""
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _HAS_IT: Final = "its server has it in a conversation of the earlier program"
 
 
@@ -77,6 +79,11 @@ class InDoubt:
             task = await self._journal.load(task.id)
             if not _needs_decision(task):
                 raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
+            if _was_tried_since(task, request.asked_at):
+                raise Conflict(
+                    f"task {task.short_id} was typed again meanwhile, and is in doubt again",
+                    hint="look at the agent's terminal, then decide about this try",
+                )
             return await self._decide(request.verdict, task)
 
     @property
@@ -239,6 +246,11 @@ class ReplyRecovery:
 
 def _needs_decision(task: Task) -> bool:
     return is_in_doubt(task) and bool(task.attention)
+
+
+def _was_tried_since(task: Task, asked_at: datetime | None) -> bool:
+    """Decides whether the message was typed after a person was asked; times on the wire have no microseconds."""
+    return asked_at is not None and task.receipt is not None and task.receipt.at - asked_at >= _MILLISECOND
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:

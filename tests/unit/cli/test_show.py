@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,12 +12,19 @@ from typing import Any
 
 import pytest
 
+from synapse.cli import show, tables
 from synapse.cli.exit_codes import NOT_FOUND, USAGE
+from synapse.client import seen
+from synapse.client.seen import seen_until
 from synapse.config.process import SystemClock
 from synapse.core.driver import Answered, Progress
-from synapse.core.events import TaskEvent
+from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import TextPart
+from synapse.core.store import TaskPage, TaskQuery
+from synapse.core.task import Task
 from synapse.store.codec import encode_events, from_json
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks import stopped
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import message, numbered
 from tests.fakes.leased_store import LeasedStore
@@ -163,6 +170,24 @@ def test_the_tasks_of_a_context_belong_together(home: Path, synapse: Cli) -> Non
     assert "'ada' is an agent" in refused.err
 
 
+def test_only_lines_of_ours_have_colours_on_a_terminal(
+    home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, [answered(1, "! not ours\n· nor this")])
+    plain = synapse("show", "ada").out
+    monkeypatch.setattr(show, "in_colour", lambda: True)
+    monkeypatch.setattr(tables, "in_colour", lambda: True)
+
+    coloured = synapse("show", "ada").out
+
+    assert coloured.replace("\x1b[0m", "").replace("\x1b[2m", "").replace("\x1b[36m", "") == plain
+    lines = coloured.splitlines()
+    assert [line[:5] for line in lines if line.startswith("\x1b[2m")] == ["\x1b[2m─", "\x1b[2m·"]
+    assert lines[1] == "\x1b[36munverified.user → ada\x1b[0m"
+    assert lines[2:4] == ["  ! not ours", "  · nor this"]
+    assert "\x1b" not in synapse("show", "ada", "--markdown").out
+
+
 @pytest.mark.parametrize("target", ["nobody", "deadbeef-0000", "d1"])
 def test_what_is_not_there_is_not_found(home: Path, synapse: Cli, target: str) -> None:
     before = synapse("show", target)
@@ -241,3 +266,52 @@ def test_a_task_with_many_events_is_shown_whole(home: Path, synapse: Cli) -> Non
     fill(home, [log.add(*end)])
 
     assert "  answer 1\n" in synapse("show", "00000001").out
+
+
+def test_a_person_has_seen_what_was_shown_but_not_what_was_exported(
+    home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def controlling_terminal(_pid: int) -> int:
+        return 34816
+
+    monkeypatch.setattr(seen, "controlling_terminal", controlling_terminal)
+    log = answered(1)
+    fill(home, [log])
+
+    synapse("show", "ada", "--json")
+    synapse("show", "ada", "--output", "ada.md")
+    assert seen_until(home, "synapse-codex-8120") is None
+    synapse("show", "00000001")
+    assert seen_until(home, "synapse-codex-8120") == log.events[-1].at
+    synapse("show", "ada")
+    until = seen_until(home, "synapse-codex-8120")
+    assert until is not None
+    assert until > log.events[-1].at
+
+
+@pytest.mark.parametrize("target", ["ada", "codex-8120", "00000250"])
+def test_the_reads_do_not_grow_with_what_is_stored(
+    home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    fill(home, [answered(number, inbox="bob", agent_id="synapse-gemini-8110") for number in range(101, 201)])
+    fill(home, [answered(number) for number in range(201, 301)])
+    monkeypatch.setattr(show, "MOST", 20)
+    monkeypatch.setattr(stopped, "_PAGE", 10)
+    read_list, read_after = SqliteStore.list, SqliteStore.read_after
+    tasks, logs = list[Task](), list[object]()
+
+    async def counted_list(store: SqliteStore, query: TaskQuery) -> TaskPage:
+        page = await read_list(store, query)
+        tasks.extend(page.tasks)
+        return page
+
+    async def counted_read(store: SqliteStore, seq: int, **options: Any) -> Sequence[Recorded]:
+        logs.append(options["task_id"])
+        return await read_after(store, seq, **options)
+
+    monkeypatch.setattr(SqliteStore, "list", counted_list)
+    monkeypatch.setattr(SqliteStore, "read_after", counted_read)
+
+    assert synapse("show", target, "--last", "3").code == 0
+    assert 0 < len(tasks) <= 1 + 10 + 4
+    assert 0 < len(logs) <= 3 * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -33,10 +34,12 @@ from synapse.core.task import ReceiptStep, TaskState
 from synapse.core.task_metadata import answer_noted, asking_person
 from synapse.tasks import outcomes
 from synapse.tasks.recovery import ANSWERS
+from tests.architecture.source_tree import ROOT
 from tests.fakes.facts import START, TASK, after, message, moved, noted, raised, said, stepped
 from tests.fakes.questions import PERMISSION
 from tests.fakes.task_log import TaskLog
 
+CODE = re.compile(r"`(\w+)`")
 ANSWERED_BY_ADA = {"question": "Run the command?", "id": "q-1", "choice": "Yes", "by": "ada", "how": "keys"}
 
 
@@ -196,6 +199,14 @@ def test_a_question_of_the_agents_own_is_one_entry_with_its_answer() -> None:
     assert (asked.by, asked.choice) == ("ada", "Yes")
 
 
+def test_a_wait_is_between_the_agent_that_asked_and_the_one_that_was_asked() -> None:
+    for inbox, name in (("bob", "bob"), ("gemini@/proj", "gemini-8110")):
+        waits = {"waits_for": "synapse-gemini-8110", "waits_for_inbox": inbox}
+        log = TaskLog(queued=False, metadata=waits).turn(answer("done", "reply"), at=4)
+
+        assert told(read(log)) == [("codex", name, "hello"), (name, "codex", "done")]
+
+
 def test_a_doubt_is_kept_with_the_time_when_it_was_settled() -> None:
     log = TaskLog().turn(Typing()).turn(DeliveryUncertain("no proof"), at=5)
 
@@ -261,3 +272,25 @@ def test_the_export_has_the_size_of_a_file_but_not_its_bytes() -> None:
         {"type": "file", "name": "n.txt", "media_type": "text/plain", "size": 5},
         {"type": "file", "name": "m.pdf", "url": "https://example.com/m.pdf"},
     ]
+
+
+def test_the_page_about_histories_names_every_key_of_the_export() -> None:
+    page = (ROOT / "docs" / "howto" / "history.md").read_text(encoding="utf-8")
+    documented = {
+        found[1]: set(CODE.findall(found[2])) for found in re.finditer(r"^\| `(\w+)` \| (.*) \|$", page, re.M)
+    }
+    of_task = re.search(r"^A task has (.*?)\. Each entry", page, re.M | re.S)
+    log = TaskLog().taken().turn(QuestionRaised(PERMISSION), at=2).turn(DeliveryUncertain("why"), at=3)
+    log.turn(PartialAnswer(text="so far", source="screen"), at=4).turn(Failed(reason="quota", note="used up"), at=8)
+
+    exported = export_fields([read(log)], agent="codex", at=START)
+
+    assert exported.keys() <= documented.keys()
+    assert of_task is not None
+    task = exported["tasks"][0]
+    assert set(CODE.findall(of_task[1])) == task.keys()
+    kinds_shown = {entry["kind"]: entry.keys() - {"kind", "at"} for entry in task["entries"]}
+    assert kinds_shown.keys() == {"message", "answer", "question", "doubt", "receipts", "end"}
+    for kind, keys in kinds_shown.items():
+        inner = set[str]() if kind != "receipts" else {"step", "at", "source", "evidence"}
+        assert documented[kind] == keys | inner

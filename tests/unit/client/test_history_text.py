@@ -53,7 +53,8 @@ def test_a_conversation_reads_from_top_to_bottom_with_its_receipts_in_one_line()
 def test_a_time_of_another_day_has_its_date() -> None:
     begun = after(0).astimezone()
 
-    assert f"{begun:%Y-%m-%d %H:%M:%S} (3d ago)" in shown(TaskLog(), now=after(0) + timedelta(days=3, hours=2))
+    assert f" · {begun:%Y-%m-%d %H:%M:%S} (3d ago) · " in shown(TaskLog(), now=after(0) + timedelta(days=3, hours=2))
+    assert f" · {begun:%Y-%m-%d %H:%M:%S} · " in shown(TaskLog(), now=after(0) + timedelta(days=90))
 
 
 def test_a_question_has_its_answer_and_how_long_it_took() -> None:
@@ -89,7 +90,7 @@ def test_a_failure_stands_under_its_message_with_the_reason() -> None:
     ("log", "line"),
     [
         (TaskLog(), "… queued for 12m  (synapse watch --task 11111111)"),
-        (TaskLog().taken(), "… working for 11m 59s  (synapse watch --task 11111111)"),
+        (TaskLog().taken(), "… working for 11m  (synapse watch --task 11111111)"),
         (
             TaskLog().turn(Typing()).turn(DeliveryUncertain("no proof"), at=60),
             "! needs a person for 11m  (synapse resolve 11111111 --delivered|--retry|--fail)",

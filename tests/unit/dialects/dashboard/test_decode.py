@@ -52,6 +52,12 @@ def test_every_operation_has_a_route() -> None:
         ("timeline", {"taskId": "t"}, None, GetTimeline(task_id="t", limit=1000)),
         ("cancel", {"taskId": "t"}, None, CancelTask("t", exact=True)),
         ("resolve", {"taskId": "t"}, {"verdict": "retry"}, ResolveTask(task_id="t", verdict="retry")),
+        (
+            "resolve",
+            {"taskId": "t"},
+            {"verdict": "fail", "asked_at": "2026-01-31T10:30:00+01:00"},
+            ResolveTask(task_id="t", verdict="fail", asked_at=datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
+        ),
         ("answer", {"taskId": "t"}, ANSWER, AnswerQuestion(task_id="t", verdict="allow", question_id="q-1")),
         (
             "answer",
