@@ -138,6 +138,7 @@ def same_folder_in_main_worktree(folder: Path) -> Path | None:
     The worktree must name the repository, and the repository the worktree: a folder that comes from elsewhere can name
     any repository, but is named by none. Reads the files of git itself, because every command asks this.
     """
+    folder = Path(os.path.realpath(folder))
     try:
         top = next(one for one in (folder, *folder.parents) if os.path.lexists(one / ".git"))
         marker, found, place = _pointer(top / ".git").partition("gitdir: ")
