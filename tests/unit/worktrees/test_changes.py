@@ -9,9 +9,7 @@ import pytest
 from synapse.core.errors import InvalidRequest
 from synapse.worktrees.changes import open_changes
 from synapse.worktrees.ensure import ensure_worktree
-from tests.unit.worktrees.repositories import clean_git, commit, git, new_repository, repository
-
-__all__ = ["clean_git", "repository"]
+from tests.samples.repositories import commit, git, new_repository
 
 
 @pytest.fixture
@@ -126,8 +124,7 @@ def test_a_folder_on_the_default_branch_is_compared_with_what_is_pushed(reposito
     assert files_in(repository) == {}
 
 
-def test_a_repository_without_commits_is_all_new(tmp_path: Path, clean_git: None) -> None:
-    del clean_git
+def test_a_repository_without_commits_is_all_new(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "empty")
     (tmp_path / "empty" / "new").write_text("new\n", encoding="utf-8")
 
@@ -167,7 +164,6 @@ def test_no_program_of_the_repository_is_run(
     assert not proof.exists()
 
 
-def test_a_folder_outside_of_a_repository_has_no_changes(tmp_path: Path, clean_git: None) -> None:
-    del clean_git
+def test_a_folder_outside_of_a_repository_has_no_changes(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="is not in a git repository"), open_changes(tmp_path):
         pass

@@ -17,9 +17,7 @@ from synapse.worktrees.ensure import CLAIM_SECONDS, RECORD, ensure_worktree
 from synapse.worktrees.git import open_repository
 from synapse.worktrees.inventory import Facts, inventory
 from synapse.worktrees.removal import obstacles, remove_worktree
-from tests.unit.worktrees.repositories import clean_git, commit, git, new_repository, repository
-
-__all__ = ["clean_git", "repository"]
+from tests.samples.repositories import commit, git, new_repository
 
 CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"
 

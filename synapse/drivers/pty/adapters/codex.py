@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.config.private_files import make_private
+from synapse.config.trust import same_folder_in_main_worktree
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import (
     SERVER_NAME,
@@ -427,7 +428,10 @@ def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
     if not any(folder.is_dir() and folder != codex_home for folder in settings):
         return False
     projects = table_at(_read_config(codex_home / "config.toml"), "projects")
-    return not any(table_at(projects, str(folder)) for folder in folders)
+    # In a worktree it asks about the repository.
+    main = same_folder_in_main_worktree(working_dir)
+    known = (*folders, main, *main.parents) if main else folders
+    return not any(table_at(projects, str(folder)) for folder in known)
 
 
 def _read_config(file: Path) -> Record:
