@@ -50,6 +50,8 @@ _BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
 _BACKGROUND_MS: Final = 120_000
 _MARGIN_SECONDS: Final = 20.0
 """How much longer than a call waits Claude waits for it: the answer has to be fetched and sent."""
+_SUB_AGENTS: Final = "subagents/*.jsonl"
+"""The transcripts of sub-agents, in a folder with the name of the session."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -144,6 +146,7 @@ class ClaudeSignals:
         self._prompts.close()
         if self._usage is not None:
             # At its end Claude writes what the session has cost.
+            self._usage.follow_folders(_SUB_AGENTS)
             self._usage.read()
         self._listener = None
         for question_id in tuple(self._waiting):
@@ -277,6 +280,8 @@ class ClaudeSignals:
         self._end = None
         if report.kind is not SignalKind.SUBMITTED:
             self._tail = None
+            if self._usage is not None:
+                self._usage.follow_folders(_SUB_AGENTS)
         if self._listener is not None:
             self._listener.report(report)
 

@@ -53,6 +53,24 @@ async def test_claude_tells_what_the_transcript_has_and_at_its_end_what_the_sess
     assert listener.used[-1].request == SESSION_COST
 
 
+async def test_the_sub_agents_of_claude_belong_to_the_turn_that_called_them(tmp_path: Path) -> None:
+    asked, said, *_ = recorded("claude", "usage.jsonl")
+    transcript = write(tmp_path / "session.jsonl", [asked, said])
+    message = {**said["message"], "id": "msg_of_sub_agent"}
+    of_sub_agent = [{**asked, "isSidechain": True}, {**said, "isSidechain": True, "message": message}]
+    write(tmp_path / "session" / "subagents" / "agent-1.jsonl", of_sub_agent)
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    listener.is_ready = True
+    signals.start(listener, 0)
+    turn = {"prompt_id": asked["promptId"], "transcript_path": str(transcript)}
+    signals.receive({"hook_event_name": "UserPromptSubmit", **turn})
+    signals.receive({"hook_event_name": "StopFailure", "error": "overloaded", **turn})
+    signals.stop()
+
+    assert requests_in(listener.used) == {"msg_1", "msg_of_sub_agent"}
+    assert {report.turn for report in listener.used} == {asked["promptId"]}
+
+
 @pytest.mark.parametrize(("started", "count"), [(EARLIER, 3), (LATER, 0)])
 def test_records_from_before_the_launch_are_not_told_again(tmp_path: Path, started: str, count: int) -> None:
     records = [record for record in recorded("claude", "usage.jsonl") if record["type"] != "cost-state"]
