@@ -86,14 +86,20 @@ _SUMS: Final = """
     max(r.at)
 """
 _KEYS: Final = {
-    UsageGroup.TURN: ("r.inbox", "r.session", "r.turn", "coalesce(t.task, '')", "max(r.model)"),
+    UsageGroup.TURN: (
+        "r.inbox",
+        "iif(min(r.session) = max(r.session), r.session, '')",
+        "r.turn",
+        "coalesce(t.task, '')",
+        "max(r.model)",
+    ),
     UsageGroup.TASK: ("r.inbox", "''", "''", "coalesce(t.task, '')", "max(r.model)"),
     UsageGroup.AGENT: ("r.inbox", "''", "''", "''", "''"),
     UsageGroup.DAY: ("''", "''", "''", "''", "''"),
     UsageGroup.MODEL: ("''", "''", "''", "''", "r.model"),
 }
 _GROUPED_BY: Final = {
-    UsageGroup.TURN: "r.inbox, r.session, r.turn, t.task",
+    UsageGroup.TURN: "r.inbox, r.turn, t.task",
     UsageGroup.TASK: "r.inbox, t.task",
     UsageGroup.AGENT: "r.inbox",
     UsageGroup.DAY: "day",
