@@ -41,7 +41,7 @@ from synapse.client.hosts import (
     open_registry,
     suspended_hint,
 )
-from synapse.client.lines import plain, short_path
+from synapse.client.lines import plain, short_number, short_path
 from synapse.client.times import ago
 from synapse.client.views import (
     FINISHED,
@@ -279,6 +279,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         )
     if tools_of(body):
         print_result(f"  tools    {plain(tools_of(body))}")
+    _show_usage(object_in(body, "usage"), entry)
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_owed(body)
     _show_held(held_in(body), entry)
@@ -288,6 +289,14 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _show_usage(usage: dict[str, Any], entry: AgentEntry) -> None:
+    totals = [object_in(object_in(usage, key), "tokens").get("total") for key in ("today", "total")]
+    today, overall = (total if isinstance(total, int) else 0 for total in totals)
+    if overall:
+        counts = f"{short_number(today)} tokens today, {short_number(overall)} in all"
+        print_result(f"  usage    {counts}  (synapse usage {short_name(entry)})")
 
 
 def _show_owed(body: dict[str, Any]) -> None:

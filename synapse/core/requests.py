@@ -23,7 +23,7 @@ from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.store import TaskPage
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
 from synapse.core.types import frozen
-from synapse.core.usage import AgentUsage
+from synapse.core.usage import AgentUsage, UsageTotal
 
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -177,6 +177,8 @@ class MetricsSnapshot:
     notifications: Mapping[DeliveryState, int]
     """How many notifications for webhooks are in each state."""
     delivered: tuple[Delivered, ...] = ()
+    usage: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
+    """What the requests of each agent to its model cost, by its name at the gateway."""
 
 
 class Request(Generic[R_co]):

@@ -86,14 +86,20 @@ _SUMS: Final = """
     max(r.at)
 """
 _KEYS: Final = {
-    UsageGroup.TURN: ("r.inbox", "r.session", "r.turn", "coalesce(t.task, '')", "max(r.model)"),
+    UsageGroup.TURN: (
+        "r.inbox",
+        "iif(min(r.session) = max(r.session), r.session, '')",
+        "r.turn",
+        "coalesce(t.task, '')",
+        "max(r.model)",
+    ),
     UsageGroup.TASK: ("r.inbox", "''", "''", "coalesce(t.task, '')", "max(r.model)"),
     UsageGroup.AGENT: ("r.inbox", "''", "''", "''", "''"),
     UsageGroup.DAY: ("''", "''", "''", "''", "''"),
     UsageGroup.MODEL: ("''", "''", "''", "''", "r.model"),
 }
 _GROUPED_BY: Final = {
-    UsageGroup.TURN: "r.inbox, r.session, r.turn, t.task",
+    UsageGroup.TURN: "r.inbox, r.turn, t.task",
     UsageGroup.TASK: "r.inbox, t.task",
     UsageGroup.AGENT: "r.inbox",
     UsageGroup.DAY: "day",
@@ -137,7 +143,6 @@ def read_usage(path: Path, wanted: UsageQuery) -> list[UsageRow]:
         where.append("r.inbox IN (SELECT value FROM json_each(:inboxes))")
     if wanted.task:
         where.append("t.task = :task")
-    # The columns come from the constants above.
     statement = f"""
         SELECT {", ".join(_KEYS[wanted.by])},
             date(r.at, 'unixepoch', 'localtime') AS day, coalesce(a.name, ''), coalesce(a.agent_id, ''),
@@ -147,7 +152,7 @@ def read_usage(path: Path, wanted: UsageQuery) -> list[UsageRow]:
         LEFT JOIN agents a ON a.inbox = r.inbox
         WHERE {" AND ".join(where)}
         GROUP BY {_GROUPED_BY[wanted.by]} ORDER BY max(r.at) DESC
-    """  # noqa: S608
+    """  # noqa: S608 - columns and conditions are constants
     values = {
         "inboxes": json.dumps(wanted.inboxes),
         "task": wanted.task,
@@ -157,6 +162,11 @@ def read_usage(path: Path, wanted: UsageQuery) -> list[UsageRow]:
     with _reading(path) as connection:
         rows = connection.execute(statement, values).fetchall() if connection else []
     return [_row(wanted.by, row) for row in rows]
+
+
+def totals_by_inbox(path: Path) -> dict[str, UsageTotal]:
+    """Returns what all requests of each agent cost, by its inbox. Raises StoreFailed."""
+    return {row.key["inbox"]: row.total for row in read_usage(path, UsageQuery(by=UsageGroup.AGENT))}
 
 
 def known_agents(path: Path) -> list[AgentEntry]:
@@ -371,7 +381,7 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _sum(connection: sqlite3.Connection, inbox: str, since: int) -> UsageTotal:
-    statement = f"SELECT {_SUMS} FROM requests r WHERE r.inbox = :inbox AND r.at >= :since"  # noqa: S608
+    statement = f"SELECT {_SUMS} FROM requests r WHERE r.inbox = :inbox AND r.at >= :since"  # noqa: S608 - the columns are constants
     row = connection.execute(statement, {"inbox": inbox, "since": since, "sessions": True}).fetchone()
     return _total(row)
 

@@ -220,7 +220,8 @@ class CopilotUsage:
         self._turn = ""
 
     def read(self, record: Record, /) -> UsageReport | None:
-        if text_at(record, "type") == "user.message":
+        if text_at(record, "type") == "user.message" and not text_at(record, "agentId"):
+            # Without `agentId`: a sub-agent works for the turn that called it.
             self._turn = text_at(record, "data", "interactionId")
         if text_at(record, "type") != "session.usage_record":
             return None

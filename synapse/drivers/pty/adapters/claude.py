@@ -65,6 +65,8 @@ _CHOOSING_FLAGS: Final = (
     *("-p", "--print"),
 )
 """By these a person chooses the conversation, or has none that could go on."""
+_SUB_AGENTS: Final = "subagents/*.jsonl"
+"""The transcripts of sub-agents, in a folder with the name of the session."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -171,6 +173,7 @@ class ClaudeSignals:
         self._prompts.close()
         if self._usage is not None:
             # At its end Claude writes what the session has cost.
+            self._usage.follow_folders(_SUB_AGENTS)
             self._usage.read()
         self._listener = None
         for question_id in tuple(self._waiting):
@@ -308,6 +311,8 @@ class ClaudeSignals:
         self._end = None
         if report.kind is not SignalKind.SUBMITTED:
             self._tail = None
+            if self._usage is not None:
+                self._usage.follow_folders(_SUB_AGENTS)
         if self._listener is not None:
             self._listener.report(report)
 

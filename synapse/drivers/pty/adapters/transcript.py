@@ -126,6 +126,12 @@ class UsageTail:
             begin = max(0, size_of(path) - _MAX_WHOLE_BYTES)
             self._files[path] = (Tail(path, begin), self._new_reader())
 
+    def follow_folders(self, pattern: str) -> None:
+        """Follows also what matches the pattern in the folder that has the name of a followed transcript."""
+        for path in [*self._files]:
+            for found in path.with_suffix("").glob(pattern):
+                self.follow(found)
+
     def read(self) -> None:
         """Passes on what was written since the last call."""
         for tail, reader in self._files.values():

@@ -272,6 +272,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "question": None,
         "questions": [],
         "store_fault": "",
+        "usage": None,
         "tools": {
             "way": "none",
             "mcp": "off",

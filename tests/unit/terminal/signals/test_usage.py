@@ -143,6 +143,13 @@ def test_a_sub_agent_of_opencode_belongs_to_the_turn_that_called_it() -> None:
     assert report.turn == "msg_1"
 
 
+def test_a_sub_agent_of_copilot_belongs_to_the_turn_that_called_it() -> None:
+    found = reports_of(CopilotUsage(), recorded("copilot", "sub_agent.jsonl"))
+
+    assert len(once(found)) == 3
+    assert len({report.turn for report in found}) == 1
+
+
 @pytest.mark.parametrize("value", [-1, True, "12", 1.5, None, 1 << 60, [1]])
 def test_numbers_that_cannot_be_counts_are_none(value: object) -> None:
     message = {"id": "msg", "usage": {"input_tokens": value, "output_tokens": 3}}
