@@ -33,6 +33,7 @@ Row = Callable[[Trial], Iterator[Finding]]
 
 WAIT_SECONDS: Final = 20.0
 EXIT_SECONDS: Final = 15.0
+READY_SECONDS: Final = 60.0
 _LINES: Final = 40
 # A trailing `@word` opens a completion in all five CLIs; the rest is text that terminals tend to change.
 _MANY_LINES: Final = "\n".join(
@@ -232,7 +233,7 @@ ROWS: Final[dict[str, Row]] = {
 
 def _restarted(trial: Trial, row: str, *options: str) -> Iterator[Finding]:
     ran = trial.sandbox.synapse("restart", AGENT, *options)
-    trial.wait_until(lambda: trial.sandbox.ask("/status").get("state") == READY, WAIT_SECONDS)
+    trial.wait_until(lambda: trial.sandbox.ask("/status").get("state") == READY, READY_SECONDS)
     status = trial.sandbox.ask("/status")
     seen = str(status.get("state", "gone")) if ran.code == 0 else ran.notices.strip()
     yield compared(row, "restarted", READY, seen, source=str(status.get("source", "")))
