@@ -45,6 +45,7 @@ from synapse.client.lines import plain, short_path
 from synapse.client.views import (
     FINISHED,
     attention_of,
+    conversation_of,
     message_of,
     note_of,
     question_of,
@@ -114,6 +115,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "question",
         "store_fault",
         "tools",
+        "conversation",
         "owes",
     ):
         fields[key] = reply.body.get(key)
@@ -275,8 +277,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"
         )
-    if tools_of(body):
-        print_result(f"  tools    {plain(tools_of(body))}")
+    _show_launch(body)
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_owed(body)
     _show_held(held_in(body), entry)
@@ -286,6 +287,12 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _show_launch(body: dict[str, Any]) -> None:
+    for label, value in (("tools", tools_of(body)), ("talk", conversation_of(body))):
+        if value:
+            print_result(f"  {label:<8} {plain(value)}")
 
 
 def _show_owed(body: dict[str, Any]) -> None:

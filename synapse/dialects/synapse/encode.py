@@ -195,6 +195,7 @@ def status_object(status: HostStatus) -> Wire:
         ],
         "store_fault": status.store_fault,
         "tools": _tools(status.tools),
+        "conversation": _conversation(status),
         "sightings": [
             {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
             for one in view.observations
@@ -203,6 +204,12 @@ def status_object(status: HostStatus) -> Wire:
     if status.finished is not None:
         wire["finished"] = [task_object(task) for task in status.finished]
     return wire
+
+
+def _conversation(status: HostStatus) -> Wire | None:
+    """Returns whether the agent's CLI goes on with its last conversation, and why not if it was to."""
+    told = status.conversation
+    return None if told is None else {"resumed": told.resumed, "why": told.why}
 
 
 def _held(status: HostStatus) -> Wire | None:
