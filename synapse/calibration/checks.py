@@ -26,13 +26,14 @@ from synapse.calibration.trial import (
     delay_between,
     reason,
 )
-from synapse.core.agent import READY
+from synapse.core.agent import READY, AgentEntry
 from synapse.core.json_text import object_in
 
 Row = Callable[[Trial], Iterator[Finding]]
 
 WAIT_SECONDS: Final = 20.0
 EXIT_SECONDS: Final = 15.0
+READY_SECONDS: Final = 60.0
 _LINES: Final = 40
 # A trailing `@word` opens a completion in all five CLIs; the rest is text that terminals tend to change.
 _MANY_LINES: Final = "\n".join(
@@ -187,16 +188,35 @@ def resume(trial: Trial) -> Iterator[Finding]:
     yield (answered := trial.answered(first))
     if answered.verdict is FindingVerdict.WRONG or entry is None:
         return
-    # The host first: it would see the end of its program, and end properly.
-    os.kill(entry.pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.killpg(os.getpgid(entry.cli_pid), signal.SIGKILL)
-    trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
+    _kill(trial, entry)
     yield from _restarted(trial, row)
     second = trial.send(row, "after")
     yield trial.taken(second)
-    yield trial.answered(second)
+    yield (again := trial.answered(second))
+    yield compared(row, "answer from", answered.source, again.source)
     yield compared(row, "model sees", "the earlier turn", _seen_of(first, second, trial))
+
+
+def crash(trial: Trial) -> Iterator[Finding]:
+    """Host and CLI are killed in the middle of a turn: its task fails, nothing is typed twice, and the CLI goes on."""
+    row = "crash"
+    before = trial.send(row, "remember")
+    yield trial.answered(before)
+    turn = trial.send(row, "slow")
+    trial.truth.wait_for(turn.name, Fact.HELD, seconds=ANSWER_SECONDS)
+    turn.follower.until(lambda seen: seen.says("receipt_changed", "step", "submitted"), WAIT_SECONDS)
+    if (entry := trial.sandbox.entry()) is not None:
+        _kill(trial, entry)
+    yield from _restarted(trial, row)
+    task = object_in(trial.sandbox.synapse("status", turn.task_id, "--json").fields, "task")
+    why = object_in(task, "metadata").get("reason", "")
+    yield compared(row, "failed", "failed: agent_exited", f"{task.get('status')}: {why}")
+    after = trial.send(row, "after")
+    yield trial.taken(after)
+    yield trial.answered(after)
+    asked = [one for one in trial.truth.of(turn.name) if one.fact is Fact.ASKED]
+    yield compared(row, "asked", "once", "once" if len(asked) == 1 else f"{len(asked)} times")
+    yield compared(row, "model sees", "the earlier turn", _seen_of(before, after, trial))
 
 
 def fresh(trial: Trial) -> Iterator[Finding]:
@@ -241,15 +261,24 @@ ROWS: Final[dict[str, Row]] = {
     "api-error": api_error,
     "rate-limit": rate_limit,
     "resume": resume,
+    "crash": crash,
     "fresh": fresh,
     "exit": ended,
 }
 """In the order of a run; the last row kills the agent."""
 
 
+def _kill(trial: Trial, entry: AgentEntry) -> None:
+    """Kills host and CLI; the host first, which would see the end of its program, and end properly."""
+    os.kill(entry.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(os.getpgid(entry.cli_pid), signal.SIGKILL)
+    trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
+
+
 def _restarted(trial: Trial, row: str, *options: str) -> Iterator[Finding]:
     ran = trial.sandbox.synapse("restart", AGENT, *options)
-    trial.wait_until(lambda: trial.sandbox.ask("/status").get("state") == READY, WAIT_SECONDS)
+    trial.wait_until(lambda: trial.sandbox.ask("/status").get("state") == READY, READY_SECONDS)
     status = trial.sandbox.ask("/status")
     seen = str(status.get("state", "gone")) if ran.code == 0 else ran.notices.strip()
     yield compared(row, "restarted", READY, seen, source=str(status.get("source", "")))

@@ -112,6 +112,14 @@ def read_record(record: Record) -> SignalReport | None:
     return None
 
 
+def prompt_in(record: Record) -> str:
+    """Returns the prompt in a line of the transcript; empty if it has none."""
+    if record.get("type") != "user" or record.get("isSidechain") is True:
+        return ""
+    texts = [text_at(block, "text") for block in tables_at(table_at(record, "message"), "content")]
+    return text_at(record, "message", "content") or "\n".join(filter(None, texts))
+
+
 class LastWords:
     """The assistant's last message in a conversation, from the lines of the transcript."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -196,6 +196,10 @@ class Adapter(Protocol):
 
     def sender(self) -> ApiSender | None:
         """Returns what sends messages without typing; None while the CLI has no such way."""
+        ...
+
+    def prompts(self, session: str, /) -> Iterable[str]:
+        """Returns the prompts in the transcript of a session; none if it is gone. Called in a thread."""
         ...
 
     def correction(self, shown: str, /) -> str:

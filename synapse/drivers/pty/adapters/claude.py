@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from synapse.drivers.pty.adapters.transcript import (
     Tail,
     Ticker,
     UsageTail,
+    all_records,
     first_records,
     last_records,
     read_record,
@@ -164,6 +165,10 @@ class ClaudeSignals:
 
     def sender(self) -> ApiSender | None:
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        for transcript in self._transcripts(session):
+            yield from filter(None, map(claude.prompt_in, all_records(transcript)))
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -379,9 +384,12 @@ class ClaudeSignals:
     def _claude_home(self) -> Path:
         return Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
 
+    def _transcripts(self, session: str) -> Iterator[Path]:
+        return (self._claude_home / "projects").glob(f"*/{session}.jsonl")
+
     def _folder_of(self, session: str) -> str | None:
         """Returns the folder in which a conversation began, by its transcript."""
-        for transcript in (self._claude_home / "projects").glob(f"*/{session}.jsonl"):
+        for transcript in self._transcripts(session):
             for record in first_records(transcript):
                 if folder := text_at(record, "cwd"):
                     return folder

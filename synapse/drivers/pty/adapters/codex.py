@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -42,6 +42,7 @@ from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
     open_files,
+    prompts_in,
     shows_open_files,
 )
 from synapse.drivers.pty.process import locate
@@ -144,6 +145,9 @@ class CodexAppServerSignals:
         """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
 
+    def prompts(self, session: str, /) -> Iterator[str]:
+        return self._rollout.prompts(session)
+
     def correction(self, shown: str, /) -> str:
         """Corrects the TUI, which says how to come back to a server that has ended with it."""
         if self._server is None or str(self._socket) not in shown:
@@ -236,6 +240,10 @@ class CodexSignals:
         """Returns None: its messages are typed."""
         return None
 
+    def prompts(self, session: str, /) -> Iterator[str]:
+        rollout = _rollout_of(session, self._launch)
+        return iter(()) if rollout is None else prompts_in(rollout, codex.read_record)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
@@ -288,12 +296,16 @@ def resuming(arguments: tuple[str, ...], launch: LaunchContext) -> tuple[tuple[s
         return (), "its own arguments choose what it begins with"
 
     def folder_of(thread: str) -> str | None:
-        rollouts = (_codex_home(launch) / "sessions").glob(f"*/*/*/rollout-*{thread}.jsonl")
-        first = next((record for path in rollouts if codex.thread_of(record := first_record(path)) == thread), None)
-        return None if first is None else codex.working_dir(first)
+        rollout = _rollout_of(thread, launch)
+        return None if rollout is None else codex.working_dir(first_record(rollout))
 
     anew = why_anew(launch, arguments, knows=_RESUME, choosing=(), folder_of=folder_of)
     return ((), anew) if anew else ((_RESUME, launch.resume), "")
+
+
+def _rollout_of(thread: str, launch: LaunchContext) -> Path | None:
+    rollouts = (_codex_home(launch) / "sessions").glob(f"*/*/*/rollout-*{thread}.jsonl")
+    return next((path for path in rollouts if codex.thread_of(first_record(path)) == thread), None)
 
 
 def lacks_tools(arguments: tuple[str, ...], launch: LaunchContext) -> str:

@@ -11,7 +11,9 @@ first words, and all of `synapse` would be too much.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +38,7 @@ from synapse.drivers.pty.adapters.transcript import (
     first_records,
     name_session,
     open_files,
+    prompts_in,
     shows_open_files,
 )
 from synapse.terminal.evidence import Source
@@ -45,7 +48,10 @@ from synapse.terminal.signals.usage import CopilotUsage
 
 _SERVERS_FLAG: Final = "--additional-mcp-config"
 _TIMEOUT_MARGIN_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 0.05
+_MAX_LOOKS: Final = 100
 _HOLD: Final = "inuse.*.hold"
+_LOCK: Final = "inuse.*.lock"
 _EVENTS: Final = "events.jsonl"
 _PROMPT: Final = "user.message"
 _RESUME_FLAG: Final = "--resume"
@@ -73,6 +79,8 @@ class CopilotSignals:
         anew = why_anew(
             self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_CONVERSATION, folder_of=self._folder_of
         )
+        if self._launch.resume and not anew:
+            anew = self._why_in_use(self._launch.resume)
         resumes = bool(self._launch.resume) and not anew
         if resumes:
             self._session = self._launch.resume
@@ -104,6 +112,9 @@ class CopilotSignals:
 
     def sender(self) -> ApiSender | None:
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        return prompts_in(self._sessions / session / _EVENTS, CopilotEvents().read)
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -179,6 +190,21 @@ class CopilotSignals:
                 return folder
         return None
 
+    def _why_in_use(self, session: str) -> str:
+        """Returns which process has the session open: Copilot would ask a person whether to resume it anyway.
+
+        Waits a moment for one that is ending.
+        """
+        looks, pause = _MAX_LOOKS, threading.Event()
+        while pids := [
+            pid for lock in (self._sessions / session).glob(_LOCK) if _is_there(pid := lock.name.split(".")[1])
+        ]:
+            looks -= 1
+            if not looks:
+                return f"the conversation of the last run is open in another Copilot (pid {pids[0]})"
+            pause.wait(_LOOK_SECONDS)
+        return ""
+
     @property
     def _sessions(self) -> Path:
         return self._copilot_home / "session-state"
@@ -210,6 +236,17 @@ class CopilotSignals:
         if report.kind is SignalKind.SUBMITTED and self._followed is not None:
             self._launch.converse(self._followed.parent.name)
         self._listener.report(report)
+
+
+def _is_there(pid: str) -> bool:
+    """Returns whether the system knows the process, as Copilot itself decides it: also one that has just ended."""
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _names_us(tools: list[str]) -> bool:

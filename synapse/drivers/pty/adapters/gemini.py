@@ -45,6 +45,7 @@ from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
     name_session,
+    prompts_in,
     size_of,
 )
 from synapse.terminal.evidence import Source
@@ -122,6 +123,10 @@ class GeminiSignals:
 
     def sender(self) -> ApiSender | None:
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        chat = self._chat_of(session)
+        return iter(()) if chat is None else prompts_in(chat, GeminiChat().read)
 
     def correction(self, _shown: str, /) -> str:
         return ""

@@ -158,6 +158,9 @@ class OpenCodeSignals:
             raise QuestionGone("it was answered in its terminal first")
         return answer.is_success
 
+    def prompts(self, session: str, /) -> list[str]:
+        return session_prompts(_database(self._launch), session)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
@@ -226,14 +229,30 @@ def tool_variables(launch: LaunchContext) -> dict[str, str]:
 
 def session_folder(database: Path, session: str) -> str | None:
     """Returns the folder of a conversation that OpenCode has in its database; None if it has none, or another one."""
+    rows = _rows(database, "SELECT directory FROM session WHERE id = ?", session)
+    return next(iter(rows), None)
+
+
+def session_prompts(database: Path, session: str) -> list[str]:
+    """Returns the texts of a person's messages in a conversation."""
+    query = """
+        SELECT json_extract(part.data, '$.text') FROM part JOIN message ON message.id = part.message_id
+        WHERE part.session_id = ? AND json_extract(message.data, '$.role') = 'user'
+        AND json_extract(part.data, '$.type') = 'text'
+    """
+    return _rows(database, query, session)
+
+
+def _rows(database: Path, query: str, session: str) -> list[str]:
+    """Returns the texts that a query finds; none in the database of a version that keeps them in another way."""
     if not database.is_file():
-        return None
+        return []
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_SECONDS)) as opened:
-            row = opened.execute("SELECT directory FROM session WHERE id = ?", (session,)).fetchone()
+            found = opened.execute(query, (session,)).fetchall()
     except sqlite3.Error:
-        return None
-    return str(row[0]) if row else None
+        return []
+    return [str(row[0]) for row in found if row[0]]
 
 
 def _database(launch: LaunchContext) -> Path:
