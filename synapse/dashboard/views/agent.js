@@ -47,6 +47,7 @@ export const view = {
       fill(head, PHONE.matches ? back : null,
         mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
         h("span", { class: "muted" }, [row.agent_type, row.folder, row.machine].filter(Boolean).join(" · ")),
+        row.role ? h("span", { class: "muted" }, reveal(row.role)) : null,
         h("div", { class: "end" }, send));
       drawNeeds(row);
       drawTerminal(row);
