@@ -406,7 +406,7 @@ def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterat
         if other.launched_by and rule.names(other):
             name, starter = short_name(other), plain(other.launched_by)
             why = f"does not accept {name}, which {starter} started: only agents that a person started count"
-            yield Finding(NOTE, short_name(entry), why, f"to accept it, stop {name} and start it in your own shell")
+            yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
 
 
 def _tools(reply: HostReply) -> Iterator[Finding]:

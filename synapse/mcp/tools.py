@@ -476,6 +476,7 @@ _HINTS = {
     "connection_forbidden": "Tell your user: this tool server may not connect to the agent.",
     "outcome_unknown": "Call `status` to see whether it took effect before you repeat it.",
     "sender_mismatch": "Tell your user: this tool server could not prove which agent it belongs to.",
+    "sender_not_accepted": "Do not try again: that agent is for others. Ask one of them, or tell your user.",
     "unauthenticated": "Tell your user: this tool server could not prove which agent it belongs to.",
     "person_required": "Only a person can do that: tell your user.",
 }

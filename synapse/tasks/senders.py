@@ -93,7 +93,10 @@ class SenderRule:
             self._check_agent(caller, next((one for one in agents if one.agent_id == caller.agent_id), None))
         elif caller.is_dashboard or (caller.is_person and (claimed is None or claimed.sender_id in ("", PERSON))):
             if A_PERSON not in self.accepts:
-                raise self._refusal("a person")
+                hint = (
+                    f"type in its own terminal (`synapse attach {self.agent}`), or start it with --accept-from person"
+                )
+                raise self._refusal("a person", hint)
         elif caller.name and not caller.is_anonymous:
             if KEY + caller.name not in self.accepts:
                 # Not whom it accepts: a key may be for some agents only, and must not learn of others.
@@ -132,7 +135,7 @@ class SenderRule:
         if not self.names(entry):
             raise self._refusal(short_name(entry))
 
-    def _refusal(self, sender: str, hint: str = "ask one of them, or the person who started it") -> SenderNotAccepted:
+    def _refusal(self, sender: str, hint: str = "ask one of them to pass it on") -> SenderNotAccepted:
         return SenderNotAccepted(self._sentence(sender), hint=hint)
 
     def _sentence(self, sender: str) -> str:
