@@ -16,7 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,7 @@ from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
 from synapse.store.lost_files import SAVED
+from synapse.tasks.senders import SenderRule
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -393,9 +394,23 @@ def _agents(settings: Settings) -> Iterator[Finding]:
                 advice = f"synapse status {short_name(reply.entry)} --explain"
                 yield Finding(NOTE, short_name(reply.entry), detail, advice)
         yield from _tools(reply)
+        yield from _accepted_senders(reply.entry, replies)
     running = f"{sum(reply.error is None for reply in replies)} running"
     unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
     yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
+
+
+def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterator[Finding]:
+    """Tells who may send messages to an agent that does not accept all, and who only seems to be one of them."""
+    rule = SenderRule.of(entry)
+    if rule.is_open:
+        return
+    yield Finding(OK, short_name(entry), f"accepts messages from {plain(rule.in_words())}")
+    for other in (reply.entry for reply in replies):
+        if other.launched_by and rule.names(other):
+            name, starter = short_name(other), plain(other.launched_by)
+            why = f"does not accept {name}, which {starter} started: only agents that a person started count"
+            yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
 
 
 def _tools(reply: HostReply) -> Iterator[Finding]:

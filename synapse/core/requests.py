@@ -164,6 +164,8 @@ class ListedAgent:
     """The media types that it produces, if known."""
     extensions: Extensions = ()
     """The A2A extensions that it declares."""
+    role: str = ""
+    """What a person said that it is for; its description has it too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

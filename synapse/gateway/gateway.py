@@ -26,6 +26,7 @@ from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
+from synapse.core.text import with_role
 from synapse.core.waiting import pause
 from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.dialect import Dialect
@@ -423,12 +424,13 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
     return ListedAgent(
         id=agent.name,
         name=agent.title or f"Synapse {kind.capitalize()}",
-        description=agent.description or f"{kind} agent with A2A communication",
+        description=with_role(agent.description or f"{kind} agent with A2A communication", agent.entry.role),
         version=__version__,
         agent_type=kind,
         state=state,
         input_modes=agent.input_modes or tuple(agent.entry.takes.split()),
         output_modes=agent.output_modes,
+        role=agent.entry.role,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.browser.fake_gateway import row as whole_row
 from tests.browser.page_modules import ORIGIN, page_modules
 from tests.browser.task_rows import Json, agent_row, at, task_of, task_row
 
@@ -469,6 +470,15 @@ def test_an_agent_that_is_not_there_says_so(page: Page) -> None:
 
     expect(page.get_by_text("There is no such agent.")).to_be_visible()
     assert page.evaluate("() => fake.failed") == []
+
+
+def test_an_agent_shows_its_role_with_hidden_characters_named(page: Page) -> None:
+    role = "You plan the work.\nYou hand it out to the others, one piece after the other.\u202e <b>really</b>"
+    mount(page, "agent", task_id="codex", rows=[whole_row("codex", role=role)])
+
+    expect(page.locator(".view-head")).to_contain_text("You plan the work.")
+    expect(page.locator(".view-head")).to_contain_text("<b>really</b>")
+    expect(page.locator(".view-head .revealed")).to_have_count(1)
 
 
 def test_the_name_in_the_list_leads_to_the_agent(page: Page) -> None:

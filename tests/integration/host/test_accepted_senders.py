@@ -16,9 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict
 
 from synapse.client.http import HostAddress, request
+from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0
 from tests.conformance.real_gateway import gateway, new_key
 from tests.conformance.wire_client import WireClient
 from tests.integration.attach.seat import seated
@@ -34,6 +38,7 @@ pytestmark = [
 ]
 
 TEAM = "--team=shop"
+GRPC_PORT = own_port()
 REFUSED = 7
 ONLY_MEMBER = "vault accepts no messages from {}, only from member"
 
@@ -238,6 +243,19 @@ def test_what_a_message_over_the_port_claims_is_worth_nothing(
     assert TEXT not in house.texts_at("vault")
 
 
+def test_a_process_that_an_agent_left_behind_is_nobody(house: House) -> None:
+    house.inside(
+        "member", "setsid -f sh -c './typed send vault left >left.part; echo code=$? >>left.part; mv left.part left'"
+    )
+    left = house.folder / "left"
+    until(left.exists, "what it was told")
+
+    said = " ".join(left.read_text(encoding="utf-8").split())
+    assert "code=7" in said
+    assert "vault accepts no messages from unverified." in said
+    assert "left" not in house.texts_at("vault")
+
+
 def test_an_agent_that_accepts_few_still_gets_the_answers_to_its_own_requests(house: House) -> None:
     ran = house.run("send", "desk", "ask outsider echo fine", "--response", "--timeout", str(PATIENCE))
 
@@ -294,7 +312,7 @@ def test_a_message_that_was_queued_while_the_agent_was_stopped_is_rejected_and_n
 def served(house: House) -> Iterator[tuple[Any, str, str]]:
     house.start("safe", "--accept-from", "key.good", "--accept-from", "member")
     good, bad = (new_key(house.home, name, "--scope", "local") for name in ("good", "bad"))
-    with gateway(house.home, "", "--grpc-port", "0") as running:
+    with gateway(house.home, "", "--grpc-port", str(GRPC_PORT)) as running:
         until(lambda: running.ask("GET", "/agents/safe/v1/card", key=good).status == 200, "the agent at the gateway")
         yield running, good, bad
 
@@ -351,6 +369,40 @@ def test_a_key_of_the_gateway_is_accepted_by_its_name_only(
     assert "accepts no messages" not in taken
     assert f"good {dialect}" in house.texts_at("safe")
     assert f"bad {dialect}" not in house.texts_at("safe")
+
+
+def test_a_key_is_refused_over_grpc_in_its_own_words(house: House, served: tuple[Any, str, str]) -> None:
+    _, good, bad = served
+
+    def send(key: str) -> None:
+        message = {"messageId": f"grpc {key}", "role": "ROLE_USER", "parts": [{"text": f"grpc {key}"}]}
+        sent = ParseDict({"tenant": "safe", "message": message}, a2a_pb2.SendMessageRequest())
+        with grpc.insecure_channel(f"localhost:{GRPC_PORT}") as channel:
+            NEW_STUB_1_0(channel).SendMessage(sent, metadata=[("authorization", f"Bearer {key}")], timeout=PATIENCE)
+
+    send(good)
+    with pytest.raises(grpc.RpcError) as refused:
+        send(bad)
+
+    error: Any = refused.value
+    assert (error.code(), error.details()) == (
+        grpc.StatusCode.PERMISSION_DENIED,
+        "safe accepts no messages from key.bad",
+    )
+    assert f"grpc {good}" in house.texts_at("safe")
+    assert f"grpc {bad}" not in house.texts_at("safe")
+
+
+def test_a_gateway_without_authentication_proves_nobody() -> None:
+    with tempfile.TemporaryDirectory(prefix="syn-") as folder, session(Path(folder) / "h") as other:
+        other.start("parlour", TEAM, "--accept-from", "person", "--accept-from", "team")
+        with gateway(other.home, "", "--no-auth") as running:
+            until(lambda: running.ask("GET", "/agents/parlour").status == 200, "the agent at the gateway")
+            message = {"message": [{"type": "text", "content": "of any process"}]}
+            reply = running.ask("POST", "/agents/parlour/messages", message)
+
+    assert reply.status == 403
+    assert "parlour accepts no messages from unverified.user" in reply.body.decode()
 
 
 def test_a_person_in_the_dashboard_is_a_person(house: House, served: tuple[Any, str, str]) -> None:

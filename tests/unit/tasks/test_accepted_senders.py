@@ -99,6 +99,15 @@ async def test_the_reply_of_the_agent_that_was_asked_passes() -> None:
     assert (task.id, task.state) == (waiting.id, TaskState.COMPLETED)
 
 
+async def test_the_reply_of_a_person_passes() -> None:
+    harness = restricted("claude-8100")
+    waiting = await harness.service.create(_waiting_for(CLAUDE), ITSELF)
+
+    task = await harness.send("done", caller=A_PERSON, in_reply_to=waiting.id)
+
+    assert task.state is TaskState.COMPLETED
+
+
 async def test_a_reply_that_only_claims_to_be_of_the_agent_that_was_asked_is_refused() -> None:
     harness = restricted()
     waiting = await harness.service.create(_waiting_for(CLAUDE), ITSELF)
