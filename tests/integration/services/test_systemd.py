@@ -13,7 +13,7 @@ import pytest
 
 from synapse.cli.main import main
 from synapse.services.unit import Unit
-from tests.fakes.user_manager import UserManager, user_manager
+from tests.fakes.user_systemd import UserSystemd, user_systemd
 from tests.integration.cli.session import ROOT
 from tests.integration.waiting import until
 from tests.samples.commands import Ran
@@ -63,12 +63,12 @@ def folder() -> Generator[Path]:
 
 
 @pytest.fixture
-def manager(folder: Path) -> Generator[UserManager]:
-    with user_manager(folder) as running:
+def manager(folder: Path) -> Generator[UserSystemd]:
+    with user_systemd(folder) as running:
         yield running
 
 
-def test_systemd_gives_a_program_exactly_what_the_unit_was_made_from(manager: UserManager, folder: Path) -> None:
+def test_systemd_gives_a_program_exactly_what_the_unit_was_made_from(manager: UserSystemd, folder: Path) -> None:
     program, told, more = folder / "100% my prográm", folder / "told %h", folder / "more 100% $x.env"
     program.write_text(TELLER, encoding="utf-8")
     program.chmod(0o755)
@@ -99,7 +99,7 @@ class Services:
     """`synapse service …` beside the user manager."""
 
     def __init__(
-        self, manager: UserManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, manager: UserSystemd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.manager, self._capsys = manager, capsys
         home = manager.home / "state"
@@ -134,7 +134,7 @@ class Services:
 
 @pytest.fixture
 def services(
-    manager: UserManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    manager: UserSystemd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Generator[Services]:
     opened = Services(manager, monkeypatch, capsys)
     yield opened
