@@ -18,6 +18,7 @@ from synapse.cli.teams import trusted_source
 from synapse.client.attention import how_long
 from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
+from synapse.client.versions import GATEWAY_UNIT
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
@@ -28,7 +29,6 @@ from synapse.services import systemd
 from synapse.services.installation import lasting_command
 from synapse.services.systemd import ACTIVE, ENABLED, ServiceState
 from synapse.services.unit import (
-    GATEWAY_UNIT,
     PREFIX,
     SUFFIX,
     Installed,
