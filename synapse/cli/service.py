@@ -27,7 +27,7 @@ from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
 from synapse.services.installation import lasting_command
-from synapse.services.systemd import ACTIVE, ENABLED, ServiceState
+from synapse.services.systemd import ACTIVE, ENABLED, INACTIVE, ServiceState
 from synapse.services.unit import (
     PREFIX,
     SUFFIX,
@@ -285,7 +285,9 @@ class _Report:
         if about.team:
             yield f"  team     {plain(about.team)}, {plain(short_path(about.file))}"
         yield f"  unit     {plain(short_path(str(self.service.path)))}"
-        if state and state.active != ACTIVE:
+        if state and state.active == INACTIVE:
+            yield f"  ! it was stopped  (systemctl --user start {unit})"
+        elif state and state.active != ACTIVE:
             yield f"  ! {state.result}  (journalctl --user --unit {unit})"
         if state and state.enabled != ENABLED:
             yield f"  ! it does not start with the login  (systemctl --user enable {unit})"

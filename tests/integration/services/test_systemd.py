@@ -157,6 +157,12 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
     again = until(lambda: _runs_anew(services, first["pid"]), "systemd to start it again", services.state)
     assert again["restarts"] == 1
 
+    assert services.run("stop", "gateway").code == 0
+    until(lambda: services.state()["active"] == "inactive", "systemd to see that it has ended", services.state)
+    assert f"it was stopped  (systemctl --user start {GATEWAY})" in services.run("service", "status").out
+    assert services.run("service", "install", "gateway").code == 0
+    again = services.state()
+
     removed = services.run("service", "uninstall", "gateway")
     assert removed.code == 0, removed
     assert not Path(f"/proc/{again['pid']}").exists()
