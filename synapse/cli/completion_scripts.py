@@ -11,11 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from synapse import __version__
-from synapse.cli.completion import (
+from synapse.cli.completion_words import (
     AGENTS,
-    EXAMPLES,
     OPEN_TASKS,
-    SHELLS,
     TAKE_AGENTS,
     TAKE_OPEN_TASKS,
     TAKE_PROFILES,
@@ -31,6 +29,13 @@ from synapse.config.private_files import make_folders
 from synapse.config.settings import load_settings, profile_names
 from synapse.core.errors import Conflict, InvalidRequest
 
+EXAMPLES = """
+synapse completion --install                    for the shell of this account
+synapse completion --install zsh
+source <(synapse completion bash)               or without a file, in ~/.bashrc
+source <(synapse completion zsh)                in ~/.zshrc
+"""
+SHELLS = ("bash", "zsh", "fish")
 MARKER = "# Completion of synapse"
 """The beginning of the first or second line of a script of ours."""
 BASH = """\

@@ -26,6 +26,7 @@ from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
+from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
 from synapse.services.systemd import ACTIVE, ENABLED, INACTIVE, ServiceState
 from synapse.services.unit import (
@@ -115,6 +116,7 @@ def _install(options: Namespace) -> int:
         write_private(draft, text)
         draft.replace(path)
         systemd.reload_units()
+    record_installed(load_settings().home, unit.name, SystemClock().now())
     runs = systemd.state_of(unit.name).active == ACTIVE
     systemd.start_always(unit.name, again=is_new)
     if options.json:
@@ -192,6 +194,7 @@ def _uninstall(options: Namespace) -> int:
     _require_systemd(service.path)
     systemd.stop_always(service.path.name)
     service.path.unlink()
+    forget_installed(load_settings().home, service.path.name)
     systemd.reload_units()
     if options.json:
         print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})

@@ -26,13 +26,13 @@ def of_other_versions(entries: "Iterable[AgentEntry]", own: str) -> "Iterator[tu
 def _renewal(entry: AgentEntry) -> str:
     if entry.agent_type != GATEWAY:
         return f"synapse restart {short_name(entry)}"
-    if _is_service(entry.pid):
+    if is_gateway_service(entry.pid):
         return f"systemctl --user restart {GATEWAY_UNIT}"
     return f"synapse stop {short_name(entry)} && synapse start {GATEWAY}"
 
 
-def _is_service(pid: int) -> bool:
-    """Returns whether the process belongs to our unit: systemd gives each unit a cgroup of its name."""
+def is_gateway_service(pid: int) -> bool:
+    """Returns whether the process is the gateway's service: systemd gives each unit a cgroup of its name."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8") as file:
             return any(line.rstrip("\n").endswith(f"/{GATEWAY_UNIT}") for line in file)

@@ -171,6 +171,21 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
     assert loaded.strip() == "LoadState=not-found"
 
 
+def test_a_gateway_that_a_person_installed_starts_where_a_terminal_is_demanded(services: Services) -> None:
+    assert services.run("service", "install", "gateway").code == 0
+    settings = services.manager.home / ".config" / "synapse" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('person_proof = "terminal"\n', encoding="utf-8")
+
+    assert services.manager.run("systemctl", "--user", "restart", GATEWAY).returncode == 0
+    assert services.state()["active"] == "active"
+
+    # A unit that no person has installed may not start one.
+    (services.manager.home / "state" / "services" / GATEWAY).unlink()
+    assert services.manager.run("systemctl", "--user", "restart", GATEWAY).returncode != 0
+    assert services.state()["active"] == "failed"
+
+
 def _runs_anew(services: Services, pid: object) -> dict[str, object] | None:
     state = services.state()
     return state if state["active"] == "active" and state["pid"] != pid else None
