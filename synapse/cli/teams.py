@@ -26,10 +26,10 @@ from synapse.cli.person import launch_settings, objection_to_deciding
 from synapse.cli.start import command_line, launch_of
 from synapse.cli.tables import table
 from synapse.cli.trust import confirm, contents_lines
-from synapse.client.attention import how_long
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import current_folder, open_registry
 from synapse.client.lines import plain, short_path
+from synapse.client.times import ago
 from synapse.config.paths import PROJECT_FOLDER, find_project
 from synapse.config.private_files import make_folders
 from synapse.config.process import SystemClock, log_to
@@ -47,10 +47,9 @@ from synapse.core.errors import (
 )
 from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.host.ends import EndReason, read_end
-from synapse.host.identity import is_name
 from synapse.registry.files import FileRegistry
 from synapse.teams.file import EXAMPLE, FILE, Member, Team
-from synapse.teams.keeper import TeamKeeper
+from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
 from synapse.teams.source import TeamSource, read_source, team_file
 from synapse.teams.starter import KEEPER_OPTION, Outcome, Result, TeamStarter, start_keeper
@@ -86,7 +85,8 @@ def run_up(arguments: list[str]) -> int:
     parser.add_argument("--foreground", action="store_true", help="keep the team in this process, for a service")
     parser.add_argument("--example", action="store_true", help="write a commented team file")
     parser.add_argument(KEEPER_OPTION, default="", help=SUPPRESS)
-    options = parser.parse_args(arguments)
+    # Intermixed: an option may stand between the file and the agents.
+    options = parser.parse_intermixed_args(arguments)
     if options.keeper:
         return _keep(options.keeper, launch_settings())
     file, names = _split(options.words)
@@ -106,9 +106,14 @@ def run_up(arguments: list[str]) -> int:
 
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     """Returns the file and the agents that the words of the command name."""
-    if words and (words[0].endswith(".toml") or "/" in words[0] or Path(words[0]).is_file()):
+    if words and _is_file(words[0]):
         return words[0], list(words[1:])
     return "", list(words)
+
+
+def _is_file(word: str) -> bool:
+    """Returns whether a word names a team file, rather than an agent or a team."""
+    return word.endswith(".toml") or "/" in word or Path(word).is_file()
 
 
 def _write_example(file: str, *, as_json: bool) -> int:
@@ -296,8 +301,8 @@ class _Up:
 def _show_outcome(outcome: Outcome) -> None:
     if outcome.error is not None:
         fields = error_fields(outcome.error)
-        said = fields["message"].removeprefix(f"{outcome.name}: ")
-        print_notice(f"{outcome.name} failed: {said}" + (f"\n{fields['hint']}" if fields["hint"] else ""))
+        hint = f"\n{fields['hint']}" if fields["hint"] else ""
+        print_notice(f"{outcome.name} failed: {fields['message']}{hint}")
         return
     why = f", because {outcome.why}" if outcome.why else ""
     entry = outcome.entry
@@ -434,7 +439,7 @@ def _find_team(wanted: str, store: TeamStore) -> TeamRecord:
         return found
     up = ", ".join(team.name for team in teams)
     raise NotFound(
-        f"no team '{wanted}' is up" if is_name(wanted) else f"no team is up from {file}",
+        f"no team '{wanted}' is up" if wanted and not _is_file(wanted) else f"no team is up from {file}",
         hint=f"up: {up}  (synapse ps)" if up else "`synapse up` brings one up",
     )
 
@@ -488,7 +493,7 @@ def run_ps(arguments: list[str]) -> int:
             row["team"],
             row["agent"],
             row["state"],
-            how_long(row["since"], now).removeprefix("for "),
+            ago(row["since"], now),
             str(row["restarts"]),
             short_path(row["folder"]),
         )
@@ -531,7 +536,10 @@ def _ended(member: MemberRecord, home: Path) -> tuple[str, str, str]:
         return "not started", "", member.problem
     end = read_end(home, member.agent_id, *member.process)
     if end is None:
-        return "crashed", "", member.problem
-    if end.reason is EndReason.ENDED:
-        return f"exited {end.status}" if end.status else "exited", end.at, member.problem
-    return end.reason.value, end.at, member.problem
+        state = "crashed"
+    elif end.reason is EndReason.ENDED:
+        state = f"exited {end.status}" if end.status else "exited"
+    else:
+        state = end.reason.value
+    given_up = f": {GIVEN_UP}" if member.problem.startswith(GIVEN_UP) else ""
+    return f"{state}{given_up}", end.at if end else "", member.problem

@@ -17,6 +17,7 @@ from synapse.cli.person import objection_to_deciding, require_deciding_person
 from synapse.cli.tables import table
 from synapse.client.hosts import current_folder
 from synapse.client.lines import plain, short_path
+from synapse.client.times import ago
 from synapse.config.paths import PROJECT_FOLDER, find_project
 from synapse.config.process import SystemClock
 from synapse.config.settings import (
@@ -241,7 +242,8 @@ def _list(decisions: list[Decision], *, as_json: bool) -> int:
     if as_json:
         print_json([_fields(decision) for decision in decisions])
     elif decisions:
-        rows = [(short_path(str(one.folder)), _state(one), one.at) for one in decisions]
+        now = SystemClock().now()
+        rows = [(short_path(str(one.folder)), _state(one), ago(one.at, now)) for one in decisions]
         print_result(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
     else:
         print_notice("There are no decisions yet.  (synapse trust FOLDER)")

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER: Final = 5
 """The number of quick ends in a row after which an agent is not started again."""
+GIVEN_UP: Final = "given up"
+"""The beginning of the problem of an agent that the keeper no longer starts."""
 WATCH_SECONDS: Final = 1.0
 StartHost = Callable[[HostLaunch], AgentEntry]
 
@@ -118,8 +120,6 @@ class TeamKeeper:
         if watch.process != member.process:
             self._watches[member.name] = watch = _Watch(process=member.process, since=now)
         if not member.pid or entry is not None or is_running(*member.process):
-            if now - watch.since >= STEADY_SECONDS:
-                watch.quick_ends = 0
             return member
         if not watch.has_ended:
             member = self._judge(member, watch, now)
@@ -146,7 +146,7 @@ class TeamKeeper:
             watch.due = None
             log.error("agent_given_up", extra={"agent": member.name, "quick_ends": watch.quick_ends})
             why = f": {problem}" if problem else ""
-            return replace(member, problem=f"given up after {watch.quick_ends} quick ends{why}")
+            return replace(member, problem=f"{GIVEN_UP} after {watch.quick_ends} quick ends{why}")
         watch.due = self._clock.monotonic() + pause_after(watch.quick_ends)
         return member
 

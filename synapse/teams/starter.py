@@ -96,7 +96,7 @@ class TeamStarter:
             missing = [name for name in (step.member.after if step.member else ()) if name in failed]
             if missing and step.action in (Action.START, Action.RESTART):
                 why = f"it starts after {missing[0]}, which is not running"
-                outcome = Outcome(name=step.name, result=Result.FAILED, error=Conflict(f"{step.name}: {why}"))
+                outcome = Outcome(name=step.name, result=Result.FAILED, error=Conflict(why))
             else:
                 outcome = self._take(step)
             if outcome.result is Result.FAILED:
@@ -114,7 +114,7 @@ class TeamStarter:
                     entry = step.running.entry if step.running else None
                     return Outcome(name=step.name, result=Result.UNCHANGED, entry=entry)
                 case Action.REFUSE:
-                    return Outcome(name=step.name, result=Result.FAILED, error=Conflict(f"{step.name}: {step.why}"))
+                    return Outcome(name=step.name, result=Result.FAILED, error=Conflict(step.why))
                 case Action.STOP:
                     self._stop(step)
                     return Outcome(name=step.name, result=Result.STOPPED, why=step.why)

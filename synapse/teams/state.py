@@ -236,12 +236,12 @@ def _member_in(fields: Mapping[str, Any], team: str) -> MemberRecord:
     """Raises KeyError or ValueError for fields that this version did not write."""
     port = fields["port"]
     launch = HostLaunch(
-        verb=[str(word) for word in fields["verb"]],
+        verb=tuple(str(word) for word in fields["verb"]),
         name=str(fields["name"]),
         port=None if port is None else int(port),
         instructions=fields["instructions"] is True,
         mcp=fields["mcp"] is True,
-        arguments=[str(word) for word in fields["arguments"]],
+        arguments=tuple(str(word) for word in fields["arguments"]),
         folder=str(fields["folder"]),
         membership=Membership(
             role=str(fields["role"]), team=team, accepts=tuple(str(one) for one in fields["accepts"])

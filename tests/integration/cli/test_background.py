@@ -202,3 +202,39 @@ def test_what_a_background_program_showed_before_it_left_is_told(
 
     told = "".join(capsys.readouterr())
     assert "the program ended with status 3; its terminal showed:\n  there is no licence for this machine\n" in told
+
+
+PANE = {
+    "TERM": "tmux-256color",
+    "TMUX": "/tmp/tmux-0/default,1,0",
+    "TMUX_PANE": "%3",
+    "COLUMNS": "40",
+    "LINES": "10",
+    "COLORTERM": "truecolor",
+    "TERM_PROGRAM": "tmux",
+    "TERM_PROGRAM_VERSION": "3.3a",
+    "KITTY_WINDOW_ID": "1",
+    "WEZTERM_PANE": "2",
+    "VTE_VERSION": "7000",
+}
+KEPT = {"NO_COLOR": "1", "SSH_CONNECTION": "192.0.2.1 1 192.0.2.2 22", "TERMINFO": "/usr/share/terminfo"}
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """Returns the environment that a process was started with."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def test_a_background_agent_does_not_see_the_pane_that_started_it(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (PANE | KEPT).items():
+        monkeypatch.setenv(name, value)
+
+    entry = start_host(HostLaunch(verb=("dummy",), port=own_port(), instructions=False), registry, tmp_path / "logs")
+
+    for pid in (entry.pid, entry.cli_pid):
+        seen = variables_of(pid)
+        assert {name: seen[name] for name in PANE.keys() & seen.keys()} == {"TERM": "xterm-256color"}
+        assert KEPT.items() <= seen.items()

@@ -79,11 +79,11 @@ def test_a_scripted_agent_has_the_absolute_path_of_its_script() -> None:
 
 
 def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("HOME", "/people/ada")
 
     (member,) = team_of('[agents.lead]\nprofile = "claude"\nfolder = "~/web"').members
 
-    assert member.folder == "/home/ada/web"
+    assert member.folder == "/people/ada/web"
 
 
 @pytest.mark.parametrize(
