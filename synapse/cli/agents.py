@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from synapse import __version__
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, table
@@ -43,6 +44,7 @@ from synapse.client.hosts import (
 )
 from synapse.client.lines import cut, plain, short_number, short_path
 from synapse.client.times import ago
+from synapse.client.versions import of_other_versions
 from synapse.client.views import (
     FINISHED,
     attention_of,
@@ -97,6 +99,8 @@ def run_list(arguments: list[str]) -> int:
         print_result(_table(replies))
         for line in (*attention_lines(replies), *held_lines(replies)):
             print_notice(line)
+        for name, text, command in of_other_versions((reply.entry for reply in replies), __version__):
+            print_notice(f"· {name} {plain(text)}  ({command})")
     else:
         print_notice("No agent is running. Start one with `synapse claude` or `synapse start codex`.")
     return 0

@@ -32,6 +32,7 @@ from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.client.lines import plain
+from synapse.client.versions import of_other_versions
 from synapse.client.views import tools_of
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder
@@ -46,7 +47,6 @@ from synapse.config.settings import (
     profile_names,
 )
 from synapse.core.address import short_name
-from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
 from synapse.core.json_text import object_in, objects_in
@@ -55,7 +55,7 @@ from synapse.drivers.pty.process import locate
 from synapse.host.agent_command import AgentCommand
 from synapse.host.identity import usual_socket_folders
 from synapse.host.open_store import open_store, require_no_lost_store
-from synapse.registry.files import GATEWAY, FileRegistry, gateways
+from synapse.registry.files import FileRegistry, gateways
 from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
@@ -365,23 +365,14 @@ async def _open_and_check(settings: Settings) -> None:
         await store.close()
 
 
-def _other_versions(running: list[AgentEntry]) -> Iterator[Finding]:
-    """Finds running processes of another version than this command: they keep the code that they have loaded."""
-    for entry in running:
-        if entry.version != __version__ and not entry.gateway:
-            version = entry.version or "an earlier version"
-            advice = (
-                "stop it and start it again" if entry.agent_type == GATEWAY else f"synapse restart {short_name(entry)}"
-            )
-            yield Finding(NOTE, short_name(entry), f"runs {version}; this command is {__version__}", advice)
-
-
 def _agents(settings: Settings) -> Iterator[Finding]:
     registry = FileRegistry(settings.registry)
     replies = ask_all(registry.entries(), "GET", "/status")
     for note in registry.notes:
         yield Finding(NOTE, "registry", note)
-    yield from _other_versions([*registry.entries(), *gateways(settings.home).entries()])
+    running = [*registry.entries(), *gateways(settings.home).entries()]
+    for name, text, command in of_other_versions(running, __version__):
+        yield Finding(NOTE, name, text, command)
     for reply in replies:
         if reply.error is not None:
             yield _unanswered(reply, reply.error)
@@ -395,9 +386,9 @@ def _agents(settings: Settings) -> Iterator[Finding]:
                 yield Finding(NOTE, short_name(reply.entry), detail, advice)
         yield from _tools(reply)
         yield from _accepted_senders(reply.entry, replies)
-    running = f"{sum(reply.error is None for reply in replies)} running"
+    answered = f"{sum(reply.error is None for reply in replies)} running"
     unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
-    yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
+    yield Finding(NOTE, "agents", f"{answered}, {unknown} unknown") if unknown else Finding(OK, "agents", answered)
 
 
 def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from synapse.cli.teams import trusted_source
 from synapse.client.attention import how_long
 from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
+from synapse.client.versions import GATEWAY_UNIT
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
@@ -25,10 +26,10 @@ from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
+from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
-from synapse.services.systemd import ACTIVE, ENABLED, ServiceState
+from synapse.services.systemd import ACTIVE, ENABLED, INACTIVE, ServiceState
 from synapse.services.unit import (
-    GATEWAY_UNIT,
     PREFIX,
     SUFFIX,
     Installed,
@@ -115,6 +116,7 @@ def _install(options: Namespace) -> int:
         write_private(draft, text)
         draft.replace(path)
         systemd.reload_units()
+    record_installed(load_settings().home, unit.name, SystemClock().now())
     runs = systemd.state_of(unit.name).active == ACTIVE
     systemd.start_always(unit.name, again=is_new)
     if options.json:
@@ -192,6 +194,7 @@ def _uninstall(options: Namespace) -> int:
     _require_systemd(service.path)
     systemd.stop_always(service.path.name)
     service.path.unlink()
+    forget_installed(load_settings().home, service.path.name)
     systemd.reload_units()
     if options.json:
         print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})
@@ -285,7 +288,9 @@ class _Report:
         if about.team:
             yield f"  team     {plain(about.team)}, {plain(short_path(about.file))}"
         yield f"  unit     {plain(short_path(str(self.service.path)))}"
-        if state and state.active != ACTIVE:
+        if state and state.active == INACTIVE:
+            yield f"  ! it was stopped  (systemctl --user start {unit})"
+        elif state and state.active != ACTIVE:
             yield f"  ! {state.result}  (journalctl --user --unit {unit})"
         if state and state.enabled != ENABLED:
             yield f"  ! it does not start with the login  (systemctl --user enable {unit})"

@@ -15,7 +15,6 @@ from synapse.core.errors import InvalidRequest
 
 PREFIX: Final = "synapse-"
 SUFFIX: Final = ".service"
-GATEWAY_UNIT: Final = "synapse-gateway.service"
 MARKER: Final = "# Written by `synapse service install`, which also replaces it: your own changes belong into"
 """The beginning of the first line of each of our units. A unit without it is never changed or removed."""
 OUR_SECTION: Final = "[X-Synapse]"

@@ -13,7 +13,7 @@ import pytest
 
 from synapse.cli.main import main
 from synapse.services.unit import Unit
-from tests.fakes.user_manager import UserManager, user_manager
+from tests.fakes.user_systemd import UserSystemd, user_systemd
 from tests.integration.cli.session import ROOT
 from tests.integration.waiting import until
 from tests.samples.commands import Ran
@@ -63,12 +63,12 @@ def folder() -> Generator[Path]:
 
 
 @pytest.fixture
-def manager(folder: Path) -> Generator[UserManager]:
-    with user_manager(folder) as running:
+def manager(folder: Path) -> Generator[UserSystemd]:
+    with user_systemd(folder) as running:
         yield running
 
 
-def test_systemd_gives_a_program_exactly_what_the_unit_was_made_from(manager: UserManager, folder: Path) -> None:
+def test_systemd_gives_a_program_exactly_what_the_unit_was_made_from(manager: UserSystemd, folder: Path) -> None:
     program, told, more = folder / "100% my prográm", folder / "told %h", folder / "more 100% $x.env"
     program.write_text(TELLER, encoding="utf-8")
     program.chmod(0o755)
@@ -99,7 +99,7 @@ class Services:
     """`synapse service …` beside the user manager."""
 
     def __init__(
-        self, manager: UserManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, manager: UserSystemd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.manager, self._capsys = manager, capsys
         home = manager.home / "state"
@@ -134,7 +134,7 @@ class Services:
 
 @pytest.fixture
 def services(
-    manager: UserManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    manager: UserSystemd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Generator[Services]:
     opened = Services(manager, monkeypatch, capsys)
     yield opened
@@ -157,12 +157,33 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
     again = until(lambda: _runs_anew(services, first["pid"]), "systemd to start it again", services.state)
     assert again["restarts"] == 1
 
+    assert services.run("stop", "gateway").code == 0
+    until(lambda: services.state()["active"] == "inactive", "systemd to see that it has ended", services.state)
+    assert f"it was stopped  (systemctl --user start {GATEWAY})" in services.run("service", "status").out
+    assert services.run("service", "install", "gateway").code == 0
+    again = services.state()
+
     removed = services.run("service", "uninstall", "gateway")
     assert removed.code == 0, removed
     assert not Path(f"/proc/{again['pid']}").exists()
     assert services.run("service", "status", "--json").json == []
     loaded = services.manager.run("systemctl", "--user", "show", "--property=LoadState", GATEWAY).stdout
     assert loaded.strip() == "LoadState=not-found"
+
+
+def test_a_gateway_that_a_person_installed_starts_where_a_terminal_is_demanded(services: Services) -> None:
+    assert services.run("service", "install", "gateway").code == 0
+    settings = services.manager.home / ".config" / "synapse" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('person_proof = "terminal"\n', encoding="utf-8")
+
+    assert services.manager.run("systemctl", "--user", "restart", GATEWAY).returncode == 0
+    assert services.state()["active"] == "active"
+
+    # A unit that no person has installed may not start one.
+    (services.manager.home / "state" / "services" / GATEWAY).unlink()
+    assert services.manager.run("systemctl", "--user", "restart", GATEWAY).returncode != 0
+    assert services.state()["active"] == "failed"
 
 
 def _runs_anew(services: Services, pid: object) -> dict[str, object] | None:

@@ -76,10 +76,11 @@ def test_help_of_a_verb_by_name(synapse: Cli) -> None:
     assert synapse("help", "stop").out.startswith("usage: synapse stop")
 
 
-def test_the_version_is_the_projects(synapse: Cli) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_the_version_stands_in_one_place(synapse: Cli) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-    assert package.__version__ == project["version"]
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "synapse/__init__.py"
     assert synapse("--version").out == f"synapse {package.__version__}\n"
 
 

@@ -17,13 +17,13 @@ from synapse.services.installation import lasting_command, own_command, throw_aw
         "/tmp/x/.venv/bin/synapse",
         "/var/tmp/v/bin/synapse",
         "/run/user/1000/v/bin/synapse",
-        "/home/kim/.cache/uv/archive-v0/abc/bin/synapse",
+        "/srv/kim/.cache/uv/archive-v0/abc/bin/synapse",
         "/data/uv/environments-v2/abc/bin/synapse",
-        "/home/kim/.local/share/pipx/.cache/abc/bin/synapse",
+        "/srv/kim/.local/share/pipx/.cache/abc/bin/synapse",
     ],
 )
 def test_environments_that_soon_disappear_are_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/kim")
+    monkeypatch.setenv("HOME", "/srv/kim")
 
     assert path in throw_away_reason((Path("/usr/bin/synapse"), Path(path)), {"UV_CACHE_DIR": "/data/uv"})
 
@@ -32,15 +32,15 @@ def test_environments_that_soon_disappear_are_named(path: str, monkeypatch: pyte
     "path",
     [
         "/usr/local/bin/synapse",
-        "/home/kim/.local/bin/synapse",
-        "/home/kim/.local/share/uv/tools/synapse-a2a/bin/synapse",
-        "/home/kim/.local/share/pipx/venvs/synapse-a2a/bin/synapse",
-        "/home/kim/src/synapse/.venv/bin/synapse",
+        "/srv/kim/.local/bin/synapse",
+        "/srv/kim/.local/share/uv/tools/synapse-a2a/bin/synapse",
+        "/srv/kim/.local/share/pipx/venvs/synapse-a2a/bin/synapse",
+        "/srv/kim/src/synapse/.venv/bin/synapse",
         "/tmpfiles/bin/synapse",
     ],
 )
 def test_what_was_installed_to_stay_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/kim")
+    monkeypatch.setenv("HOME", "/srv/kim")
 
     assert throw_away_reason((Path(path),), {}) == ""
 

@@ -23,11 +23,11 @@ from synapse.services.unit import (
 UNIT = Unit(
     name="synapse-team-shop.service",
     description="Synapse team shop",
-    command=["/bin/true", "up", "--foreground", "/home/kim/my shop/.synapse/team.toml"],
-    variables={"PATH": "/home/kim/.nvm/bin:/usr/bin", "LANG": "C.UTF-8"},
-    variable_file="/home/kim/.config/synapse/service.env",
+    command=["/bin/true", "up", "--foreground", "/srv/kim/my shop/.synapse/team.toml"],
+    variables={"PATH": "/srv/kim/.nvm/bin:/usr/bin", "LANG": "C.UTF-8"},
+    variable_file="/srv/kim/.config/synapse/service.env",
     team="shop",
-    file="/home/kim/my shop/.synapse/team.toml",
+    file="/srv/kim/my shop/.synapse/team.toml",
 )
 
 
@@ -79,8 +79,8 @@ def test_a_variable_keeps_its_dollar_signs() -> None:
         replace(UNIT, command=["/opt/x\n/synapse"]),
         replace(UNIT, command=["/bin/true", "\udcff"]),
         replace(UNIT, variables={"X": "\0"}),
-        replace(UNIT, variable_file="/home/kim/odd\\"),
-        replace(UNIT, variable_file="/home/kim/a\nExecStart=/bin/sh"),
+        replace(UNIT, variable_file="/srv/kim/odd\\"),
+        replace(UNIT, variable_file="/srv/kim/a\nExecStart=/bin/sh"),
     ],
 )
 def test_what_systemd_cannot_read_is_refused(unit: Unit) -> None:
@@ -99,7 +99,7 @@ def test_no_text_of_a_team_begins_a_setting_of_its_own() -> None:
 
 
 def test_a_unit_of_ours_says_which_team_it_runs() -> None:
-    assert read_installed(UNIT.text()) == Installed("shop", "/home/kim/my shop/.synapse/team.toml")
+    assert read_installed(UNIT.text()) == Installed("shop", "/srv/kim/my shop/.synapse/team.toml")
     assert read_installed(replace(UNIT, team="", file="").text()) == Installed("", "")
 
 
@@ -118,20 +118,20 @@ def test_differences_are_named_by_setting_and_variable() -> None:
 
 def test_a_service_gets_the_path_and_our_variables_but_nothing_of_an_agent() -> None:
     environ = {
-        "PATH": "/home/kim/.nvm/bin::bin:/usr/bin:/home/kim/.nvm/bin",
+        "PATH": "/srv/kim/.nvm/bin::bin:/usr/bin:/srv/kim/.nvm/bin",
         "SYNAPSE_HOME": "/data",
         "SYNAPSE_AGENT_ID": "synapse-claude-8100",
         "SYNAPSE_LAUNCHED_BY": "synapse-claude-8100",
-        "XDG_CONFIG_HOME": "/home/kim/etc",
+        "XDG_CONFIG_HOME": "/srv/kim/etc",
         "ANTHROPIC_API_KEY": "secret",
         "LANG": "ja_JP.UTF-8",
         "LC_CTYPE": "",
     }
 
     assert service_variables(environ) == {
-        "PATH": "/home/kim/.nvm/bin:/usr/bin",
+        "PATH": "/srv/kim/.nvm/bin:/usr/bin",
         "SYNAPSE_HOME": "/data",
-        "XDG_CONFIG_HOME": "/home/kim/etc",
+        "XDG_CONFIG_HOME": "/srv/kim/etc",
         "LANG": "ja_JP.UTF-8",
     }
 

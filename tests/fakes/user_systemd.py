@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class UserManager:
+class UserSystemd:
     """A running user manager. `environ` leads the programs in its PATH to it, and has a home of its own."""
 
     environ: Mapping[str, str]
@@ -37,7 +37,7 @@ class UserManager:
 
 
 @contextmanager
-def user_manager(folder: Path) -> Generator[UserManager]:
+def user_systemd(folder: Path) -> Generator[UserSystemd]:
     """Runs a user manager until the block ends; skips the test where none can run."""
     if not SYSTEMD.exists() or shutil.which("systemctl") is None:
         pytest.skip("systemd is not installed")
@@ -71,7 +71,7 @@ def user_manager(folder: Path) -> Generator[UserManager]:
                 told = notified.recv(4096)
             os.close(ended)
             path = f"{_programs(folder, manager.pid)}:{environ['PATH']}"
-            yield UserManager({**environ, "PATH": path}, home)
+            yield UserSystemd({**environ, "PATH": path}, home)
         finally:
             manager.terminate()
             manager.wait(30)
