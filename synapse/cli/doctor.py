@@ -47,6 +47,7 @@ from synapse.config.settings import (
     profile_names,
 )
 from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
 from synapse.core.json_text import object_in, objects_in
