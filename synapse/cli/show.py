@@ -172,6 +172,7 @@ class _Selection:
         self._stopped = stopped_tasks(store, settings)
         self._with_context: bool = options.context
         self._since = now - options.since if options.since else None
+        self._is_cut = bool(options.last or options.since)
         self._most = min(options.last or (MOST if options.since else LAST), MOST)
 
     async def find(self, target: str, running: AgentEntry | None) -> Shown:
@@ -229,6 +230,8 @@ class _Selection:
         if self._with_context:
             tasks, has_earlier = self._last([one for one in context if _is_request(one)])
             return Shown(tasks=tasks, has_earlier=has_earlier)
+        if self._is_cut:
+            raise InvalidRequest(f"{task.short_id} is a task", hint="--last and --since take an agent, or --context")
         return Shown(tasks=(task,), others=sum(_is_request(one) and one.id != task.id for one in context))
 
     async def _of_agent(self, agent: AgentEntry) -> Shown:

@@ -168,6 +168,8 @@ def test_the_tasks_of_a_context_belong_together(home: Path, synapse: Cli) -> Non
     refused = synapse("show", "ada", "--context")
     assert refused.code == USAGE
     assert "'ada' is an agent" in refused.err
+    assert ids(synapse("show", "00000001", "--context", "--last", "1", "--json").json) == [numbered(2)]
+    assert synapse("show", "00000001", "--last", "1").code == USAGE
 
 
 def test_only_lines_of_ours_have_colours_on_a_terminal(
