@@ -291,7 +291,7 @@ def test_a_person_has_seen_what_was_shown_but_not_what_was_exported(
     assert until > log.events[-1].at
 
 
-@pytest.mark.parametrize("target", ["ada", "codex-8120", "00000250"])
+@pytest.mark.parametrize("target", ["ada", "codex-8120", "00000250 --context"])
 def test_the_reads_do_not_grow_with_what_is_stored(
     home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
@@ -314,6 +314,6 @@ def test_the_reads_do_not_grow_with_what_is_stored(
     monkeypatch.setattr(SqliteStore, "list", counted_list)
     monkeypatch.setattr(SqliteStore, "read_after", counted_read)
 
-    assert synapse("show", target, "--last", "3").code == 0
+    assert synapse("show", *target.split(), "--last", "3").code == 0
     assert 0 < len(tasks) <= 1 + 10 + 4
     assert 0 < len(logs) <= 3 * 2
