@@ -169,7 +169,14 @@ def test_the_tasks_of_a_context_belong_together(home: Path, synapse: Cli) -> Non
     assert refused.code == USAGE
     assert "'ada' is an agent" in refused.err
     assert ids(synapse("show", "00000001", "--context", "--last", "1", "--json").json) == [numbered(2)]
+    assert synapse("show", "00000001", "--context", "--last", "1").out.splitlines()[0] == (
+        "(earlier tasks are not shown:  synapse show 00000001 --context --last 2)"
+    )
     assert synapse("show", "00000001", "--last", "1").code == USAGE
+    for form in ((), ("--markdown",), ("--raw",)):
+        nothing = synapse("show", "00000001", "--context", "--since", "1m", *form)
+        assert (nothing.code, nothing.out) == (0, "")
+    assert ids(synapse("show", "00000001", "--context", "--since", "1m", "--json").json) == []
 
 
 def test_only_lines_of_ours_have_colours_on_a_terminal(
