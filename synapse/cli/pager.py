@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -30,13 +31,13 @@ def print_paged(text: str) -> None:
     except OSError:
         print_result(text)  # no such program
         return
+    # Ctrl-C is for the pager, which may stop a search by it and goes on.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        # Ignores that the pager ended before it had read all.
         pager.communicate((text + "\n").encode("utf-8", "replace"))
-    except BrokenPipeError:
-        pager.wait()  # its user has read enough
-    except KeyboardInterrupt:
-        # `less` takes Ctrl-C for itself and goes on.
-        pager.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _pager() -> list[str]:

@@ -97,8 +97,21 @@ def run_show(arguments: list[str]) -> int:
     output = Path(options.output) if options.output is not None else None
     if output is not None:
         _choose_form(options, output)
-    registry = open_registry()
-    return process.run(_show(options, output, registry))
+    registry, now = open_registry(), SystemClock().now()
+    shown, text = process.run(_read(options, registry, now, is_file=output is not None))
+    if output is not None:
+        _write_new(output, text)
+        count = len(shown.tasks)
+        print_notice(f"Wrote {count} task{'' if count == 1 else 's'} to {output}")
+    elif options.json:
+        print_result(text)
+    elif not shown.tasks:
+        when = " in that time" if options.since else " yet"
+        print_notice(f"There are no tasks of '{options.target}'{when}.  (synapse tasks)")
+    else:
+        print_paged(_painted(text) if in_colour() and not (options.markdown or options.raw) else text)
+        _mark_seen(registry, shown, now)
+    return 0
 
 
 def _choose_form(options: argparse.Namespace, output: Path) -> None:
@@ -107,44 +120,31 @@ def _choose_form(options: argparse.Namespace, output: Path) -> None:
         options.json = options.json or (output.suffix == ".json" and not options.markdown)
 
 
-async def _show(options: argparse.Namespace, output: Path | None, registry: FileRegistry) -> int:
+async def _read(
+    options: argparse.Namespace, registry: FileRegistry, now: datetime, *, is_file: bool
+) -> tuple[Shown, str]:
+    """Returns what the options name, and its text in the form that they choose."""
     settings = load_settings(folder=current_folder())
     require_no_lost_store(settings)
     target: str = options.target.removeprefix("@")
-    now = SystemClock().now()
-    running = _running(target, registry)
     if not settings.store.exists():
-        if running is None:
-            raise TaskNotFound(target) if is_task_id(target) else _not_found(target)
-        print_notice(_nothing(options))
-        return 0
+        raise TaskNotFound(target) if is_task_id(target) else _not_found(target)
+    running = _running(target, registry)
     store = await open_store(settings)
     try:
-        selection = _Selection(store, settings, options, now)
-        shown = await selection.find(target, running)
+        shown = await _Selection(store, settings, options, now).find(target, running)
         if options.raw:
-            text = await _raw(store, shown.tasks, as_json=options.json)
-        else:
-            names = [left_name(task).removeprefix("synapse-") for task in shown.tasks]
-            logs = [[one.event async for one in _events(store, task.id)] for task in shown.tasks]
-            own = {shown.agent.agent_id: shown.agent.name} if shown.agent else {}
-            histories = [history_of(log, name, own) for log, name in zip(logs, names, strict=True)]
-            text = _formatted(histories, shown, options, now, is_file=output is not None)
+            return shown, await _raw(store, shown.tasks, as_json=options.json)
+        own = {shown.agent.agent_id: shown.agent.name} if shown.agent else {}
+        histories: list[TaskHistory] = []
+        for task in shown.tasks:
+            events = [one.event async for one in _events(store, task.id)]
+            # A task may be pruned while others are read.
+            if events:
+                histories.append(history_of(events, left_name(task).removeprefix("synapse-"), own))
     finally:
         await store.close()
-    if not shown.tasks and not options.json and output is None:
-        print_notice(_nothing(options))
-        return 0
-    if output is not None:
-        _write_new(output, text)
-        count = len(shown.tasks)
-        print_notice(f"Wrote {count} task{'' if count == 1 else 's'} to {output}")
-    elif options.json:
-        print_result(text)
-    else:
-        print_paged(_painted(text) if in_colour() and not (options.markdown or options.raw) else text)
-        _mark_seen(registry, shown, now)
-    return 0
+    return shown, _formatted(histories, shown, options, now, is_file=is_file)
 
 
 def _running(target: str, registry: FileRegistry) -> AgentEntry | None:
@@ -159,11 +159,6 @@ def _not_found(target: str) -> AgentNotFound:
     return AgentNotFound(target, hint="`synapse tasks` lists recent tasks and their agents")
 
 
-def _nothing(options: argparse.Namespace) -> str:
-    when = " in that time" if options.since else " yet"
-    return f"There are no tasks of '{options.target}'{when}.  (synapse tasks)"
-
-
 class _Selection:
     """Finds the tasks to show, with a bounded number of reads."""
 
@@ -172,6 +167,7 @@ class _Selection:
         self._stopped = stopped_tasks(store, settings)
         self._with_context: bool = options.context
         self._since = now - options.since if options.since else None
+        self._is_cut = bool(options.last or options.since)
         self._most = min(options.last or (MOST if options.since else LAST), MOST)
 
     async def find(self, target: str, running: AgentEntry | None) -> Shown:
@@ -229,6 +225,8 @@ class _Selection:
         if self._with_context:
             tasks, has_earlier = self._last([one for one in context if _is_request(one)])
             return Shown(tasks=tasks, has_earlier=has_earlier)
+        if self._is_cut:
+            raise InvalidRequest(f"{task.short_id} is a task", hint="--last and --since take an agent, or --context")
         return Shown(tasks=(task,), others=sum(_is_request(one) and one.id != task.id for one in context))
 
     async def _of_agent(self, agent: AgentEntry) -> Shown:
@@ -292,11 +290,11 @@ def _formatted(
     if options.json:
         return encode(export_fields(histories, agent=agent, at=now))
     if options.markdown:
-        return as_markdown(histories, title=agent or f"task {shown.tasks[0].short_id}", now=now)
+        return as_markdown(histories, title=agent or f"task {options.target}", now=now)
     lines: list[str] = []
     if shown.has_earlier:
-        last = min(2 * len(histories), MOST)
-        lines += [f"(earlier tasks are not shown:  synapse show {options.target} --last {last})", ""]
+        last, context = min(2 * len(histories), MOST), " --context" if options.context else ""
+        lines += [f"(earlier tasks are not shown:  synapse show {options.target}{context} --last {last})", ""]
     lines.append(as_text(histories, columns=10_000 if is_file else line_width(), now=now))
     if shown.others:
         tasks = "1 more task" if shown.others == 1 else f"{shown.others} more tasks"

@@ -131,8 +131,8 @@ def _entry_lines(entry: Entry, history: TaskHistory, columns: int, now: datetime
                 took = elapsed((entry.closed_at - entry.at).total_seconds())
                 yield from _own(_answer_line(entry, took), columns)
         case InDoubt():
-            settled = "" if entry.settled_at is None else ", settled meanwhile"
-            yield from _own(f"! in doubt{settled}{after}", columns)
+            took = "" if entry.settled_at is None else f" for {elapsed((entry.settled_at - entry.at).total_seconds())}"
+            yield from _own(f"! in doubt{took}{after}", columns)
             yield from _foreign(entry.why, columns)
         case Delivered():
             yield from _own(f"· {_receipt_line(entry.receipts, now)}", columns)
@@ -221,12 +221,13 @@ def _receipt_line(receipts: Sequence[Receipt], now: datetime) -> str:
         # typed after all; `--json` has them.
         if receipt is not last and (receipt.step in _ON_THE_WAY or receipt.source == _JOURNAL):
             continue
-        words.append(f"{_step(receipt)} +{elapsed((receipt.at - first.at).total_seconds())}")
+        again = " again" if receipt.step is ReceiptStep.QUEUED else ""
+        words.append(f"{_step(receipt, again)} +{elapsed((receipt.at - first.at).total_seconds())}")
     return " · ".join(words)
 
 
-def _step(receipt: Receipt) -> str:
-    word = _STEP_WORDS.get(receipt.step, receipt.step.value)
+def _step(receipt: Receipt, again: str = "") -> str:
+    word = _STEP_WORDS.get(receipt.step, receipt.step.value) + again
     return word if receipt.source in (_JOURNAL, "") else f"{word} ({plain(receipt.source)})"
 
 

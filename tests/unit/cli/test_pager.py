@@ -57,6 +57,13 @@ def test_a_pager_that_ends_early_ends_the_command(tmp_path: Path) -> None:
     assert at_terminal(tmp_path, {"PAGER": "sh -c 'head -n 1'"}) == "first\n"
 
 
+def test_ctrl_c_is_for_the_pager(tmp_path: Path) -> None:
+    # It has read something, so the command has begun to write.
+    interrupting = "sh -c 'read line; kill -INT $PPID; echo $line; cat'"
+
+    assert at_terminal(tmp_path, {"PAGER": interrupting}) == "first\nlast\n"
+
+
 def test_less_gets_the_options_that_git_gives_it(tmp_path: Path) -> None:
     assert at_terminal(tmp_path, {"PAGER": "sh -c 'echo $LESS'"}) == "FRX\n"
     assert at_terminal(tmp_path, {"PAGER": "sh -c 'echo $LESS'", "LESS": "S"}) == "S\n"

@@ -168,6 +168,15 @@ def test_the_tasks_of_a_context_belong_together(home: Path, synapse: Cli) -> Non
     refused = synapse("show", "ada", "--context")
     assert refused.code == USAGE
     assert "'ada' is an agent" in refused.err
+    assert ids(synapse("show", "00000001", "--context", "--last", "1", "--json").json) == [numbered(2)]
+    assert synapse("show", "00000001", "--context", "--last", "1").out.splitlines()[0] == (
+        "(earlier tasks are not shown:  synapse show 00000001 --context --last 2)"
+    )
+    assert synapse("show", "00000001", "--last", "1").code == USAGE
+    for form in ((), ("--markdown",), ("--raw",)):
+        nothing = synapse("show", "00000001", "--context", "--since", "1m", *form)
+        assert (nothing.code, nothing.out) == (0, "")
+    assert ids(synapse("show", "00000001", "--context", "--since", "1m", "--json").json) == []
 
 
 def test_only_lines_of_ours_have_colours_on_a_terminal(
@@ -289,7 +298,7 @@ def test_a_person_has_seen_what_was_shown_but_not_what_was_exported(
     assert until > log.events[-1].at
 
 
-@pytest.mark.parametrize("target", ["ada", "codex-8120", "00000250"])
+@pytest.mark.parametrize("target", ["ada", "codex-8120", "00000250 --context"])
 def test_the_reads_do_not_grow_with_what_is_stored(
     home: Path, synapse: Cli, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
@@ -312,6 +321,6 @@ def test_the_reads_do_not_grow_with_what_is_stored(
     monkeypatch.setattr(SqliteStore, "list", counted_list)
     monkeypatch.setattr(SqliteStore, "read_after", counted_read)
 
-    assert synapse("show", target, "--last", "3").code == 0
+    assert synapse("show", *target.split(), "--last", "3").code == 0
     assert 0 < len(tasks) <= 1 + 10 + 4
     assert 0 < len(logs) <= 3 * 2

@@ -11,10 +11,21 @@ from hypothesis import strategies as st
 from synapse.client.history import history_of
 from synapse.client.history_text import as_markdown, as_text, elapsed, wrapped
 from synapse.client.lines import width
-from synapse.core.driver import Answered, DeliveryUncertain, Failed, InputRequested, QuestionRaised, Resumed, Typing
+from synapse.core.driver import (
+    Answered,
+    Deferred,
+    DeliveryUncertain,
+    Failed,
+    InputRequested,
+    QuestionRaised,
+    Resumed,
+    Typing,
+)
+from synapse.core.events import ReceiptChanged
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
+from synapse.core.task import ReceiptStep
 from synapse.core.task_metadata import answer_noted
-from tests.fakes.facts import TASK, after, message
+from tests.fakes.facts import TASK, after, message, raised
 from tests.fakes.questions import PERMISSION
 from tests.fakes.task_log import TaskLog
 
@@ -107,6 +118,23 @@ def test_a_failure_stands_under_its_message_with_the_reason() -> None:
 )
 def test_an_open_task_ends_with_what_it_waits_for(log: TaskLog, line: str) -> None:
     assert shown(log, columns=100).splitlines()[-1] == line
+
+
+def test_a_message_that_a_person_had_typed_again_tells_its_doubts() -> None:
+    log = TaskLog().turn(Typing(), at=1).turn(DeliveryUncertain("no proof"), at=2)
+    again = ReceiptChanged(task_id=TASK, at=after(7), step=ReceiptStep.QUEUED, source="person", evidence="a retry")
+    log.add(again, raised("", at=7)).taken(at=8).turn(answer("done"), at=12)
+
+    lines = shown(log, columns=120).splitlines()
+
+    assert lines[3:5] == ["! in doubt for 5s  +2s", "  no proof"]
+    assert lines[-1].endswith(" · queued again (person) +7s · submitted (hook) +8s · answered (transcript) +12s")
+
+
+def test_a_message_that_was_not_typed_after_all_is_not_queued_again_for_people() -> None:
+    log = TaskLog().turn(Typing(), at=1).turn(Deferred("the prompt is not empty"), at=2).taken(at=8)
+
+    assert shown(log.turn(answer("done"), at=12)).splitlines()[-1].count("queued") == 1
 
 
 def test_files_are_named_with_their_size_and_data_is_shown() -> None:
