@@ -52,7 +52,7 @@ from synapse.teams.file import EXAMPLE, FILE, Member, Team
 from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
 from synapse.teams.source import TeamSource, read_source, team_file
-from synapse.teams.starter import KEEPER_OPTION, Outcome, Result, TeamStarter, start_keeper
+from synapse.teams.starter import KEEPER_OPTION, Outcome, Result, TeamStarter, start_keeper, started_by_agent
 from synapse.teams.state import MemberRecord, TeamRecord, TeamStore
 
 UP_EXAMPLES = """
@@ -215,7 +215,9 @@ class _Up:
             return _show_steps(self._team, steps, as_json=self._options.json)
         with self._store.lock(self._team.name, self._clock):
             outcomes = self._bring_up()
-            record = self._store.read(self._team.name)
+            keeper, record = self._store.keeper(self._team.name), self._store.read(self._team.name)
+            if keeper is not None and keeper.launched_by and not keeper.foreground and not started_by_agent():
+                _end_keeper(self._team.name, self._store, agents=0)
             if record is not None and record.needs_keeper and any(member.pid for member in record.members):
                 start_keeper(self._team.name, self._store, self._settings.logs, self._clock)
         return self._summary(outcomes)

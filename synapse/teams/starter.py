@@ -15,7 +15,7 @@ from synapse.config.private_files import make_private
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentUnresponsive, Conflict, InvalidSettings, SynapseError
 from synapse.core.types import Clock
-from synapse.host.background import HostLaunch, host_environment, start_host, stop_host
+from synapse.host.background import LAUNCHED_BY, HostLaunch, host_environment, start_host, stop_host
 from synapse.registry.files import FileRegistry
 from synapse.teams.file import Member, Team
 from synapse.teams.plan import Action, Running, Step, launch_for, plan
@@ -85,7 +85,7 @@ class TeamStarter:
             except SynapseError as error:
                 why = f"{error}  ({error.hint})" if error.hint else str(error)
                 refused.append(Step(action=Action.REFUSE, name=member.name, member=member, why=why))
-        return [*refused, *plan(self._team, wanted, running, whole=not names)]
+        return [*refused, *plan(self._team, wanted, running, whole=not names, by_person=not started_by_agent())]
 
     def take(self, steps: Sequence[Step], *, whole: bool) -> Iterator[Outcome]:
         """Takes the steps, and yields what became of each agent."""
@@ -186,6 +186,11 @@ def expected_folder(member: Member) -> str:
     repository = open_repository(folder)
     inner = git(folder, "rev-parse", "--show-prefix").rstrip("/")
     return str(place_of(repository, member.branch or member.name) / inner)
+
+
+def started_by_agent() -> str:
+    """Returns the agent that started this process, or empty; see `host.background.LAUNCHED_BY`."""
+    return os.environ.get(LAUNCHED_BY, "")
 
 
 def start_keeper(team: str, store: TeamStore, logs: Path, clock: Clock) -> None:

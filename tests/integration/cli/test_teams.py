@@ -258,6 +258,17 @@ def test_two_commands_at_once_start_each_agent_once(team: TeamSession) -> None:
     assert len(team.run("list", "--json").json) == 2
 
 
+def test_a_person_takes_over_a_team_that_an_agent_brought_up(team: TeamSession) -> None:
+    team.write(db="dummy")
+    assert team.run("up", str(team.file), SYNAPSE_AGENT_ID="synapse-claude-8100").code == DONE
+    assert team.entries()["db"]["launched_by"]
+    theirs = team.keeper()
+
+    assert team.results() == {"db": ("restarted", "an agent had started it")}
+    assert team.keeper() != theirs
+    assert not team.entries()["db"]["launched_by"]
+
+
 def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
     team.write(db="dummy")
     team.up()
