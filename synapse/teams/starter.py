@@ -137,7 +137,8 @@ class TeamStarter:
     def _start(self, step: Step) -> tuple[AgentEntry, tuple[str, ...]]:
         if step.launch is None or step.member is None:
             raise ValueError("a step that starts an agent has its launch")
-        member, launch, notes = step.member, step.launch, ()
+        member, launch = step.member, step.launch
+        notes: tuple[str, ...] = ()
         if not Path(member.folder).is_dir():
             raise InvalidSettings(f"{self._team.file}: agent '{member.name}': there is no folder {member.folder}")
         if member.worktree:
