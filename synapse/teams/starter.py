@@ -194,6 +194,11 @@ def started_by_agent() -> str:
     return os.environ.get(LAUNCHED_BY, "")
 
 
+def keeper_log(team: str) -> str:
+    """Returns the name of the keeper's log, which no agent can have; `synapse logs` shows it."""
+    return f"synapse-team-{team}"
+
+
 def start_keeper(team: str, store: TeamStore, logs: Path, clock: Clock) -> None:
     """Starts the keeper of a team in the background, if it has none, and waits until it keeps.
 
@@ -203,7 +208,7 @@ def start_keeper(team: str, store: TeamStore, logs: Path, clock: Clock) -> None:
         if not is_free:
             return
     make_private(logs)
-    output_file = logs / f"team-{team}.out"
+    output_file = logs / f"{keeper_log(team)}.out"
     with os.fdopen(os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         keeper = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             [sys.executable, "-P", "-m", "synapse.cli.main", "up", f"{KEEPER_OPTION}={team}"],

@@ -64,7 +64,7 @@ class TeamSession(Session):
 
     def logged(self, event: str, agent: str) -> dict[str, Any] | None:
         """The last event of the keeper about an agent."""
-        file = self.home / "logs" / "team-shop.log"
+        file = self.home / "logs" / "synapse-team-shop.log"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         events = [json.loads(line) for line in lines]
         return next((one for one in reversed(events) if (one["event"], one.get("agent")) == (event, agent)), None)
