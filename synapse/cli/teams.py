@@ -52,7 +52,15 @@ from synapse.teams.file import EXAMPLE, FILE, Member, Team
 from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
 from synapse.teams.source import TeamSource, read_source, team_file
-from synapse.teams.starter import KEEPER_OPTION, Outcome, Result, TeamStarter, start_keeper
+from synapse.teams.starter import (
+    KEEPER_OPTION,
+    Outcome,
+    Result,
+    TeamStarter,
+    keeper_log,
+    start_keeper,
+    started_by_agent,
+)
 from synapse.teams.state import MemberRecord, TeamRecord, TeamStore
 
 UP_EXAMPLES = """
@@ -215,7 +223,9 @@ class _Up:
             return _show_steps(self._team, steps, as_json=self._options.json)
         with self._store.lock(self._team.name, self._clock):
             outcomes = self._bring_up()
-            record = self._store.read(self._team.name)
+            keeper, record = self._store.keeper(self._team.name), self._store.read(self._team.name)
+            if keeper is not None and keeper.launched_by and not keeper.foreground and not started_by_agent():
+                _end_keeper(self._team.name, self._store, agents=0)
             if record is not None and record.needs_keeper and any(member.pid for member in record.members):
                 start_keeper(self._team.name, self._store, self._settings.logs, self._clock)
         return self._summary(outcomes)
@@ -223,7 +233,7 @@ class _Up:
     def keep(self) -> int:
         """Brings the team up, and keeps it in this process until it is stopped."""
         notify = take_notifier()
-        log_to(self._settings.logs, f"team-{self._team.name}")
+        log_to(self._settings.logs, keeper_log(self._team.name))
         keeper = new_keeper(self._team.name, self._settings)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -369,7 +379,7 @@ def new_keeper(team: str, settings: Settings) -> TeamKeeper:
 
 def _keep(team: str, settings: Settings) -> int:
     """Runs the keeper in the background. A stop leaves its agents running."""
-    log_to(settings.logs, f"team-{team}")
+    log_to(settings.logs, keeper_log(team))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         new_keeper(team, settings).run()

@@ -64,7 +64,7 @@ class TeamSession(Session):
 
     def logged(self, event: str, agent: str) -> dict[str, Any] | None:
         """The last event of the keeper about an agent."""
-        file = self.home / "logs" / "team-shop.log"
+        file = self.home / "logs" / "synapse-team-shop.log"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         events = [json.loads(line) for line in lines]
         return next((one for one in reversed(events) if (one["event"], one.get("agent")) == (event, agent)), None)
@@ -256,6 +256,17 @@ def test_two_commands_at_once_start_each_agent_once(team: TeamSession) -> None:
     results = sorted(tuple(agent["result"] for agent in one["agents"]) for one in said)
     assert results == [("started", "started"), ("unchanged", "unchanged")]
     assert len(team.run("list", "--json").json) == 2
+
+
+def test_a_person_takes_over_a_team_that_an_agent_brought_up(team: TeamSession) -> None:
+    team.write(db="dummy")
+    assert team.run("up", str(team.file), SYNAPSE_AGENT_ID="synapse-claude-8100").code == DONE
+    assert team.entries()["db"]["launched_by"]
+    theirs = team.keeper()
+
+    assert team.results() == {"db": ("restarted", "an agent had started it")}
+    assert team.keeper() != theirs
+    assert not team.entries()["db"]["launched_by"]
 
 
 def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
