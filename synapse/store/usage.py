@@ -56,6 +56,7 @@ _TABLES: Final = (
     ) WITHOUT ROWID""",
     "CREATE INDEX requests_at ON requests (at)",
     "CREATE INDEX requests_turn ON requests (inbox, turn)",
+    "CREATE INDEX requests_session_cost ON requests (inbox, session) WHERE request = ''",
     """CREATE TABLE turns (
         inbox TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (inbox, turn)
     ) WITHOUT ROWID""",
@@ -112,6 +113,8 @@ _NANO: Final = Decimal(1_000_000_000)
 _LOCK_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 5.0
 _MOST_WAITING: Final = 10_000
+_PAUSE_PER_SUM: Final = 20.0
+"""How many times as long as making the sums took is waited before they are made again."""
 _PRUNE_SECONDS: Final = 24 * 3600.0
 _PRIMARY_CODE: Final = 0xFF
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -204,6 +207,9 @@ class UsageWriter:
         self._has_named_agent = False
         self._is_failing = False
         self._pruned_at = float("-inf")
+        self._sums_pause = 0.0
+        self._sums_due: float | None = None
+        """When to make the sums anew; None while they are right."""
         self._usage: tuple[str, AgentUsage] | None = None
         """The day, and the sums of that day and of all."""
         self._thread = Thread(target=self._serve, name="synapse-usage", daemon=True)
@@ -243,14 +249,16 @@ class UsageWriter:
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        with suppress(OSError, sqlite3.Error, StoreTooNew):
+        if self._path.exists():
             # Before the first request: an agent that is started again has sums already.
-            if self._path.exists():
-                self._sum_up()
+            self._sum_up()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._is_closing)
+                pause = None if self._sums_due is None else max(0.0, self._sums_due - self._clock.monotonic())
+                self._changed.wait_for(lambda: self._waiting or self._is_closing, pause)
                 batch = tuple(self._waiting)
+            if self._sums_due is not None and self._clock.monotonic() >= self._sums_due:
+                self._sum_up()
             if batch and self._write(batch):
                 with self._changed:
                     del self._waiting[: len(batch)]
@@ -273,7 +281,7 @@ class UsageWriter:
                     connection.execute(statement, values)
                 self._prune(connection)
             self._has_named_agent = True
-            self._sum_up()
+            self._sums_due = self._sums_due or self._clock.monotonic() + self._sums_pause
         except (OSError, sqlite3.Error, StoreTooNew) as error:
             self._close_connection()
             if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE in _DAMAGED:
@@ -286,12 +294,14 @@ class UsageWriter:
         return True
 
     def _sum_up(self) -> None:
-        """Keeps the sums for the status, which must not wait for a file."""
-        today = self._today()
-        inbox = self._agent[0]
-        overall = _sum(self._connected(), inbox, 0)
-        of_day = _sum(self._connected(), inbox, int(today.timestamp()))
-        self._usage = (today.date().isoformat(), AgentUsage(today=of_day, overall=overall))
+        """Makes the sums for the status, which must not wait for a file; seldom enough if that takes long."""
+        today, began = self._today(), self._clock.monotonic()
+        self._sums_due = None
+        with suppress(OSError, sqlite3.Error, StoreTooNew):
+            overall = _sum(self._connected(), self._agent[0], 0)
+            of_day = _sum(self._connected(), self._agent[0], int(today.timestamp()))
+            self._usage = (today.date().isoformat(), AgentUsage(today=of_day, overall=overall))
+        self._sums_pause = _PAUSE_PER_SUM * (self._clock.monotonic() - began)
 
     def _today(self) -> datetime:
         """Returns when this day began, where this machine is."""
