@@ -214,6 +214,69 @@ def test_the_lock_of_a_copilot_that_was_killed_is_no_hindrance(tmp_path: Path) -
     assert CopilotSignals(launch(tmp_path)).prepare(()).resumes
 
 
+class Noted:
+    """A launch, and the sessions that its adapter has noted."""
+
+    def __init__(self, folder: Path, *, resume: str = SESSION) -> None:
+        self.sessions: list[str] = []
+        self.launch = replace(launch(folder, resume=resume), converse=self.sessions.append)
+
+
+async def test_claudes_hooks_name_the_session(tmp_path: Path) -> None:
+    noted = Noted(tmp_path, resume="")
+    signals = ClaudeSignals(noted.launch)
+    signals.start(KeepingListener(), 0)
+
+    signals.receive({"hook_event_name": "SessionStart", "source": "startup", "session_id": "none yet"})
+    signals.receive({"hook_event_name": "UserPromptSubmit", "prompt": "x", "session_id": "first"})
+    signals.receive({"hook_event_name": "Stop", "session_id": "first"})
+    signals.receive({"hook_event_name": "SessionStart", "source": "clear", "session_id": "second"})
+    signals.receive({"hook_event_name": "SessionStart", "source": "resume", "session_id": "third"})
+    signals.stop()
+
+    assert noted.sessions == ["first", "", "third"]
+
+
+async def test_the_session_of_a_copilot_is_the_one_that_it_has_open(tmp_path: Path) -> None:
+    copilot_session(tmp_path, tmp_path)
+    noted = Noted(tmp_path)
+    sessions = tmp_path / ".copilot" / "session-state"
+    signals = CopilotSignals(noted.launch)
+    signals.prepare(())
+    signals.start(KeepingListener(), os.getpid())
+
+    signals.look()
+    other = sessions / "other" / "events.jsonl"
+    write(other, {"type": "session.start", "timestamp": OLD, "data": {}})
+    with (other.parent / f"inuse.{os.getpid()}.hold").open("w", encoding="utf-8"):
+        signals.look()
+        prompt = {"type": "user.message", "timestamp": "2026-11-15T11:00:00.000Z", "data": {"content": "x"}}
+        write(other, {"type": "session.start", "timestamp": OLD, "data": {}}, prompt)
+        signals.look()
+    signals.stop()
+
+    assert noted.sessions == [SESSION, "", "other"]
+
+
+async def test_a_turn_of_gemini_names_its_session(tmp_path: Path) -> None:
+    gemini(tmp_path, tmp_path)
+    noted = Noted(tmp_path)
+    signals = GeminiSignals(noted.launch)
+    signals.prepare(())
+    signals.start(KeepingListener(), 0)
+    signals.look()
+    before = list(noted.sessions)
+
+    chat = next((tmp_path / ".gemini").glob("tmp/*/chats/*"))
+    with chat.open("a", encoding="utf-8") as file:
+        record = {"id": "2", "timestamp": "2026-11-15T11:00:00.000Z", "type": "user", "content": [{"text": "x"}]}
+        file.write(json.dumps(record) + "\n")
+    signals.look()
+    signals.stop()
+
+    assert (before, noted.sessions) == ([], [SESSION])
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
