@@ -26,7 +26,7 @@ from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0
 from tests.conformance.real_gateway import gateway, new_key
 from tests.conformance.wire_client import WireClient
 from tests.integration.attach.seat import seated
-from tests.integration.cli.session import COMMAND, PATIENCE, Session, session
+from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Session, session
 from tests.integration.cli.test_questions import RUNNER
 from tests.integration.gateway.signed_in import sign_in
 from tests.integration.waiting import until
@@ -241,6 +241,29 @@ def test_what_a_message_over_the_port_claims_is_worth_nothing(
     assert re.search(shown, reply.body.decode()), reply
     assert "accepts no messages from unverified." in reply.body.decode()
     assert TEXT not in house.texts_at("vault")
+
+
+def test_a_message_to_a_task_that_asks_for_input_is_checked_too(house: House) -> None:
+    script = str(ROOT / "docs" / "examples" / "conformance.toml")
+    ran = house.run("start", "scripted", script, "--name", "asker", "--accept-from", "person", "--json")
+    port, socket = ran.json["port"], ran.json["socket"]
+
+    def send(client: WireClient, message_id: str, text: str, **more: str) -> dict[str, Any]:
+        message = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+        told: dict[str, Any] = client.request(
+            "POST", "/message:send", {"message": message}, {"A2A-Version": "1.0"}
+        ).json
+        return told
+
+    task = send(WireClient(port, socket), "tck-input-required-1", "begin")["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    refused = send(WireClient(port), "over-the-port", "go on", taskId=task["id"])
+    after = WireClient(port, socket).request("GET", f"/tasks/{task['id']}", headers={"A2A-Version": "1.0"}).json
+    taken = send(WireClient(port, socket), "of-a-person", "go on", taskId=task["id"])
+
+    assert "asker accepts no messages from unverified.user, only from a person" in refused["error"]["message"]
+    assert after == task
+    assert taken["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 def test_a_process_that_an_agent_left_behind_is_nobody(house: House) -> None:
