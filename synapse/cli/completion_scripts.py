@@ -10,7 +10,6 @@ from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
-from synapse import __version__
 from synapse.cli.completion_words import (
     AGENTS,
     OPEN_TASKS,
@@ -36,8 +35,8 @@ source <(synapse completion bash)               or without a file, in ~/.bashrc
 source <(synapse completion zsh)                in ~/.zshrc
 """
 SHELLS = ("bash", "zsh", "fish")
-MARKER = "# Completion of synapse"
-"""The beginning of the first or second line of a script of ours."""
+MARKER = "# Written by `synapse completion`"
+"""The first or second line of a script of ours."""
 BASH = """\
 %(marker)s
 _synapse_words() {
@@ -176,6 +175,20 @@ def _next_steps(shell: str, path: Path) -> list[str]:
             return ["Open a new shell: fish reads it by itself."]
 
 
+def outdated_scripts() -> list[tuple[str, Path]]:
+    """Returns the shells whose installed scripts of ours are not what would be installed now, with their paths."""
+    found: list[tuple[str, Path]] = []
+    for shell in SHELLS:
+        path = script_path(shell, os.environ)
+        try:
+            known = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if MARKER in known[:200] and known != SCRIPTS[shell]():
+            found.append((shell, path))
+    return found
+
+
 def script_path(shell: str, environ: Mapping[str, str]) -> Path:
     """Returns where the shell, or its package of completions, looks for the script of a user."""
     data = Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
@@ -214,7 +227,7 @@ def _parts(
 ) -> dict[str, str]:
     profiles = _profiles()
     return {
-        "marker": _marker(),
+        "marker": MARKER,
         "first": " ".join([*VERBS, *profiles]),
         "described": "\n".join(f"      {_in_quotes(f'{verb}:{text}')}" for verb, (_, text) in VERBS.items()),
         "options": "\n".join(option_case(verb, options_of(verb)) for verb in VERBS),
@@ -229,7 +242,7 @@ def _parts(
 
 def fish_script() -> str:
     """Returns the script for fish."""
-    lines = [_marker(), "complete -c synapse -f"]
+    lines = [MARKER, "complete -c synapse -f"]
     for verb, (_, summary) in VERBS.items():
         lines.append(f"complete -c synapse -n __fish_use_subcommand -a {verb} -d {_in_quotes(summary)}")
         lines += [f"{_fish_after(verb)} -l {option.removeprefix('--')}" for option in options_of(verb)]
@@ -249,10 +262,6 @@ def fish_script() -> str:
 
 def _fish_after(*verbs: str) -> str:
     return f"complete -c synapse -n '__fish_seen_subcommand_from {' '.join(verbs)}'"
-
-
-def _marker() -> str:
-    return f"{MARKER} {__version__}, written by `synapse completion`"
 
 
 def _in_quotes(text: str) -> str:

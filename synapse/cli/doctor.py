@@ -24,10 +24,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from synapse import __version__
+from synapse.cli.completion_scripts import outdated_scripts
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
+from synapse.cli.service import service_reports
 from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
@@ -114,6 +116,8 @@ def examine() -> list[Finding]:
         _stale_sockets,
         _store,
         _agents,
+        _services,
+        _completion,
     )
     return [*findings, *(finding for check in checks for finding in check(settings))]
 
@@ -403,6 +407,29 @@ def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterat
             name, starter = short_name(other), plain(other.launched_by)
             why = f"does not accept {name}, which {starter} started: only agents that a person started count"
             yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
+
+
+def _services(_settings: Settings) -> Iterator[Finding]:
+    """Checks the services that are installed. A stopped one, or another unit from this shell, is only a note."""
+    try:
+        reports = service_reports()
+    except SynapseError as error:
+        yield Finding(NOTE, "service", str(error), error.hint)
+        return
+    for report in reports:
+        problems = list(report.problems())
+        if not problems:
+            yield Finding(OK, "service", f"{report.unit}: {report.summary(process.SystemClock().now())}")
+        for text, command in problems:
+            yield Finding(
+                PROBLEM if report.has_failed else NOTE, "service", f"{report.unit}: {plain(text)}", plain(command)
+            )
+
+
+def _completion(_settings: Settings) -> Iterator[Finding]:
+    for shell, path in outdated_scripts():
+        advice = f"synapse completion --install {shell}"
+        yield Finding(NOTE, "completion", f"{path} does not know all verbs and profiles of this version", advice)
 
 
 def _tools(reply: HostReply) -> Iterator[Finding]:

@@ -15,9 +15,9 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.teams import trusted_source
-from synapse.client.attention import how_long
 from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
+from synapse.client.times import lasting
 from synapse.client.versions import GATEWAY_UNIT
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
@@ -28,7 +28,7 @@ from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOpe
 from synapse.services import systemd
 from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
-from synapse.services.systemd import ACTIVE, ENABLED, INACTIVE, ServiceState
+from synapse.services.systemd import ACTIVE, ENABLED, FAILED, INACTIVE, ServiceState
 from synapse.services.unit import (
     PREFIX,
     SUFFIX,
@@ -240,7 +240,7 @@ def _status(options: Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
+class ServiceReport:
     """What is known of an installed service."""
 
     service: _Service
@@ -250,11 +250,19 @@ class _Report:
     problem: str
     """Why that, or its state, is not known."""
 
+    @property
+    def unit(self) -> str:
+        return self.service.path.name
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state is not None and self.state.active == FAILED
+
     def fields(self) -> dict[str, object]:
         """Returns the `--json` object."""
         about, state = self.service.about, self.state
         fields: dict[str, object] = {
-            "unit": self.service.path.name,
+            "unit": self.unit,
             "path": str(self.service.path),
             "team": about.team or None,
             "file": about.file or None,
@@ -278,31 +286,46 @@ class _Report:
 
     def lines(self, now: datetime) -> Iterator[str]:
         """Yields what a person reads."""
-        unit, about, state = self.service.path.name, self.service.about, self.state
-        if state is None:
-            yield f"{unit}  unknown"
-        else:
-            lasting = f" {how_long(state.since.isoformat(), now)}" if state.since else ""
-            again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
-            yield f"{unit}  {state.active} ({state.detail}){lasting}{again}"
+        about = self.service.about
+        yield f"{self.unit}  {self.summary(now)}"
         if about.team:
             yield f"  team     {plain(about.team)}, {plain(short_path(about.file))}"
         yield f"  unit     {plain(short_path(str(self.service.path)))}"
+        for text, command in self.problems():
+            yield f"  ! {plain(text)}" + (f"\n    ({plain(command)})" if command else "")
+
+    def summary(self, now: datetime) -> str:
+        """Returns what systemd says of it."""
+        state = self.state
+        if state is None:
+            return "unknown"
+        since = f" for {lasting(state.since, now)}" if state.since else ""
+        again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
+        return f"{state.active} ({state.detail}){since}{again}"
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yields what a person may want to change, each with the command for it."""
+        unit, about, state = self.unit, self.service.about, self.state
         if state and state.active == INACTIVE:
-            yield f"  ! it was stopped  (systemctl --user start {unit})"
+            yield "it was stopped", f"systemctl --user start {unit}"
         elif state and state.active != ACTIVE:
-            yield f"  ! {state.result}  (journalctl --user --unit {unit})"
+            yield f"it does not run: {state.result}", f"journalctl --user --unit {unit}"
         if state and state.enabled != ENABLED:
-            yield f"  ! it does not start with the login  (systemctl --user enable {unit})"
+            yield "it does not start with the login", f"systemctl --user enable {unit}"
         if self.problem:
-            yield f"  ! {plain(self.problem)}"
+            yield self.problem, ""
         if self.differs:
             what = shlex.join([TEAM, about.file]) if about.team else GATEWAY
-            yield f"  ! what would be installed from here differs: {plain(', '.join(self.differs))}"
-            yield f"    (synapse service install {plain(what)})"
+            differing = ", ".join(self.differs)
+            yield f"what would be installed from here differs: {differing}", f"synapse service install {what}"
 
 
-def _report(service: _Service) -> _Report:
+def service_reports() -> list[ServiceReport]:
+    """Returns what is known of each installed service. Raises SynapseError if systemd does not answer."""
+    return [_report(service) for service in _installed()]
+
+
+def _report(service: _Service) -> ServiceReport:
     differs, problem, state = [], "", None
     try:
         about = service.about
@@ -313,7 +336,7 @@ def _report(service: _Service) -> _Report:
         problem = why
     else:
         state = systemd.state_of(service.path.name)
-    return _Report(service=service, state=state, differs=differs, problem=problem)
+    return ServiceReport(service=service, state=state, differs=differs, problem=problem)
 
 
 def _advise_to_linger() -> None:

@@ -159,7 +159,7 @@ def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Service
 
     assert services.run("stop", "gateway").code == 0
     until(lambda: services.state()["active"] == "inactive", "systemd to see that it has ended", services.state)
-    assert f"it was stopped  (systemctl --user start {GATEWAY})" in services.run("service", "status").out
+    assert f"it was stopped\n    (systemctl --user start {GATEWAY})" in services.run("service", "status").out
     assert services.run("service", "install", "gateway").code == 0
     again = services.state()
 

@@ -150,7 +150,11 @@ def test_a_script_is_installed_where_its_shell_looks(
     assert str(home / place) in ran.err
     assert (home / place).read_text(encoding="utf-8") == SCRIPTS[shell]()
     assert synapse("completion", "--install", shell).code == 0
+    assert "completion" not in synapse("doctor").out
+    (home / place).write_text(SCRIPTS[shell]().replace("broadcast", ""), encoding="utf-8")
+    assert f"→ synapse completion --install {shell}\n" in synapse("doctor").out
     (home / place).write_text("# mine\n", encoding="utf-8")
+    assert "completion" not in synapse("doctor").out
     refused = synapse("completion", "--install")
     assert (refused.code, (home / place).read_text(encoding="utf-8")) == (7, "# mine\n")
 

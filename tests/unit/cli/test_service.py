@@ -110,8 +110,18 @@ def test_the_status_names_a_failed_service_and_how_to_read_why(synapse: Cli, sys
 
     shown = synapse("service", "status").out
 
-    assert f"! exit-code  (journalctl --user --unit {GATEWAY})" in shown
+    assert f"! it does not run: exit-code\n    (journalctl --user --unit {GATEWAY})" in shown
     assert "10 restarts" in shown
+    examined = synapse("doctor")
+    assert examined.code == 1
+    assert f"✗ service    {GATEWAY}: it does not run: exit-code" in examined.out
+    assert f"→ journalctl --user --unit {GATEWAY}" in examined.out
+
+
+def test_doctor_names_a_service_that_runs(synapse: Cli, systemd: FakeSystemd) -> None:
+    synapse("service", "install", "gateway")
+
+    assert f"✓ service    {GATEWAY}: active (running)" in synapse("doctor").out
 
 
 def test_uninstalling_stops_and_removes_the_unit(synapse: Cli, systemd: FakeSystemd, units: Path) -> None:
