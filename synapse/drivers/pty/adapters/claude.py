@@ -230,7 +230,7 @@ class ClaudeSignals:
         self._turn = report.turn
         transcript = Path(text_at(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
-        if self._usage is not None:
+        if self._usage is not None and transcript.name:
             self._usage.follow(transcript)
         self._report(report)
         for record in last_records(transcript):
