@@ -16,7 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,13 +24,17 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from synapse import __version__
+from synapse.cli.completion_scripts import outdated_scripts
 from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
+from synapse.cli.service import service_reports
 from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.client.lines import plain
+from synapse.client.versions import of_other_versions
 from synapse.client.views import tools_of
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder
@@ -54,11 +58,12 @@ from synapse.drivers.pty.process import locate
 from synapse.host.agent_command import AgentCommand
 from synapse.host.identity import usual_socket_folders
 from synapse.host.open_store import open_store, require_no_lost_store
-from synapse.registry.files import GATEWAY, FileRegistry, gateways
+from synapse.registry.files import FileRegistry, gateways
 from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
 from synapse.store.lost_files import SAVED
+from synapse.tasks.senders import SenderRule
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -111,6 +116,8 @@ def examine() -> list[Finding]:
         _stale_sockets,
         _store,
         _agents,
+        _services,
+        _completion,
     )
     return [*findings, *(finding for check in checks for finding in check(settings))]
 
@@ -195,6 +202,9 @@ def _programs(settings: Settings) -> Iterator[Finding]:
         except InvalidProfile as error:
             yield Finding(PROBLEM, name, str(error), error.hint)
             continue
+        if name in VERBS:
+            text = f"a profile with the name of a verb: `synapse {name}` runs the verb"
+            yield Finding(NOTE, name, text, way_to_profile(name))
         path = locate(profile.command[0])
         if not path:
             yield Finding(NOTE, name, f"'{profile.command[0]}' is not installed", profile.install_hint)
@@ -360,23 +370,14 @@ async def _open_and_check(settings: Settings) -> None:
         await store.close()
 
 
-def _other_versions(running: list[AgentEntry]) -> Iterator[Finding]:
-    """Finds running processes of another version than this command: they keep the code that they have loaded."""
-    for entry in running:
-        if entry.version != __version__ and not entry.gateway:
-            version = entry.version or "an earlier version"
-            advice = (
-                "stop it and start it again" if entry.agent_type == GATEWAY else f"synapse restart {short_name(entry)}"
-            )
-            yield Finding(NOTE, short_name(entry), f"runs {version}; this command is {__version__}", advice)
-
-
 def _agents(settings: Settings) -> Iterator[Finding]:
     registry = FileRegistry(settings.registry)
     replies = ask_all(registry.entries(), "GET", "/status")
     for note in registry.notes:
         yield Finding(NOTE, "registry", note)
-    yield from _other_versions([*registry.entries(), *gateways(settings.home).entries()])
+    running = [*registry.entries(), *gateways(settings.home).entries()]
+    for name, text, command in of_other_versions(running, __version__):
+        yield Finding(NOTE, name, text, command)
     for reply in replies:
         if reply.error is not None:
             yield _unanswered(reply, reply.error)
@@ -389,9 +390,46 @@ def _agents(settings: Settings) -> Iterator[Finding]:
                 advice = f"synapse status {short_name(reply.entry)} --explain"
                 yield Finding(NOTE, short_name(reply.entry), detail, advice)
         yield from _tools(reply)
-    running = f"{sum(reply.error is None for reply in replies)} running"
+        yield from _accepted_senders(reply.entry, replies)
+    answered = f"{sum(reply.error is None for reply in replies)} running"
     unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
-    yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
+    yield Finding(NOTE, "agents", f"{answered}, {unknown} unknown") if unknown else Finding(OK, "agents", answered)
+
+
+def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterator[Finding]:
+    """Tells who may send messages to an agent that does not accept all, and who only seems to be one of them."""
+    rule = SenderRule.of(entry)
+    if rule.is_open:
+        return
+    yield Finding(OK, short_name(entry), f"accepts messages from {plain(rule.in_words())}")
+    for other in (reply.entry for reply in replies):
+        if other.launched_by and rule.names(other):
+            name, starter = short_name(other), plain(other.launched_by)
+            why = f"does not accept {name}, which {starter} started: only agents that a person started count"
+            yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
+
+
+def _services(_settings: Settings) -> Iterator[Finding]:
+    """Checks the services that are installed. A stopped one, or another unit from this shell, is only a note."""
+    try:
+        reports = service_reports()
+    except SynapseError as error:
+        yield Finding(NOTE, "service", str(error), error.hint)
+        return
+    for report in reports:
+        problems = list(report.problems())
+        if not problems:
+            yield Finding(OK, "service", f"{report.unit}: {report.summary(process.SystemClock().now())}")
+        for text, command in problems:
+            yield Finding(
+                PROBLEM if report.has_failed else NOTE, "service", f"{report.unit}: {plain(text)}", plain(command)
+            )
+
+
+def _completion(_settings: Settings) -> Iterator[Finding]:
+    for shell, path in outdated_scripts():
+        advice = f"synapse completion --install {shell}"
+        yield Finding(NOTE, "completion", f"{path} does not know all verbs and profiles of this version", advice)
 
 
 def _tools(reply: HostReply) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser
-from synapse.cli.person import launch_settings, require_deciding_person
+from synapse.cli.person import launch_settings, objection, require_deciding_person
 from synapse.cli.trust import settings_here
-from synapse.config.settings import Settings
+from synapse.client.hosts import current_folder
+from synapse.config.settings import Settings, load_home
+from synapse.services.consent import is_installed_gateway
 
 if TYPE_CHECKING:
     from synapse.gateway.config import GatewayPlan
@@ -35,8 +38,10 @@ def run_gateway(arguments: list[str]) -> int:
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
-    # A gateway in the background has no terminal; the person ran `synapse start gateway` in theirs.
-    require_deciding_person(START_ACTION, judges_starter=options.headless)
+    # A service has no terminal; the person ran `synapse service install` in theirs.
+    if objection() or not is_installed_gateway(load_home(os.environ, current_folder()), arguments):
+        # Nor has a gateway in the background; the person ran `synapse start gateway` in theirs.
+        require_deciding_person(START_ACTION, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
     from synapse.config import process
     from synapse.config.systemd import take_notifier

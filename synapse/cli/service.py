@@ -6,7 +6,7 @@ import os
 import shlex
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,19 +14,22 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.client.attention import how_long
-from synapse.client.hosts import GATEWAY, open_gateways
+from synapse.cli.teams import trusted_source
+from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
+from synapse.client.times import lasting
+from synapse.client.versions import GATEWAY_UNIT
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
+from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
+from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
-from synapse.services.systemd import ACTIVE, ENABLED, ServiceState
+from synapse.services.systemd import ACTIVE, ENABLED, FAILED, INACTIVE, ServiceState
 from synapse.services.unit import (
-    GATEWAY_UNIT,
     PREFIX,
     SUFFIX,
     Installed,
@@ -34,7 +37,9 @@ from synapse.services.unit import (
     differences,
     read_installed,
     service_variables,
+    team_unit_name,
 )
+from synapse.teams.source import read_source, team_file
 
 EXAMPLES = """
 synapse service install gateway                  start the gateway now and with each login
@@ -45,8 +50,8 @@ synapse service uninstall gateway
 """
 TEAM = "team"
 VARIABLE_FILE = "service.env"
-TEAM_START_SECONDS = 600
-"""For a team: its agents start one after the other."""
+SECONDS_PER_AGENT = 45
+"""A little longer than the start of an agent may take."""
 _ACTION = "install or uninstall services"
 
 
@@ -94,6 +99,8 @@ def _install(options: Namespace) -> int:
         return DONE
     # A service runs programs when nobody looks.
     require_deciding_person(_ACTION)
+    if options.what == TEAM:
+        trusted_source(team_file(options.file, current_folder()), asks=not options.json)
     unit = _wanted(options.what, options.file)
     path, text = systemd.unit_folder() / unit.name, unit.text()
     _require_systemd(path)
@@ -109,6 +116,7 @@ def _install(options: Namespace) -> int:
         write_private(draft, text)
         draft.replace(path)
         systemd.reload_units()
+    record_installed(load_settings().home, unit.name, SystemClock().now())
     runs = systemd.state_of(unit.name).active == ACTIVE
     systemd.start_always(unit.name, again=is_new)
     if options.json:
@@ -152,15 +160,31 @@ def _require_free(what: str) -> None:
 
 
 def _wanted(what: str, file: str) -> Unit:
-    """Returns the unit that would be installed from here. Raises UnsupportedOperation and what the team's file does."""
-    command, variables = lasting_command(), service_variables(os.environ)
-    variable_file = os.path.join(user_folder(os.environ), VARIABLE_FILE)
-    return Unit(
+    """Returns the unit that would be installed from here.
+
+    Raises UnsupportedOperation for a command that soon disappears, and for a team what `read_source` raises.
+    """
+    unit = Unit(
         name=GATEWAY_UNIT,
         description="Synapse gateway: one address for all agents",
-        command=[command, GATEWAY],
-        variables=variables,
-        variable_file=variable_file,
+        command=[lasting_command(), GATEWAY],
+        variables=service_variables(os.environ),
+        variable_file=os.path.join(user_folder(os.environ), VARIABLE_FILE),
+    )
+    if what == GATEWAY:
+        return unit
+    source = read_source(team_file(file, current_folder()), load_settings().home)
+    team = source.team()
+    return replace(
+        unit,
+        name=team_unit_name(team.name),
+        description=f"Synapse team {team.name}",
+        command=[lasting_command(), "up", "--foreground", str(source.file)],
+        team=team.name,
+        file=str(source.file),
+        # Its agents start one after the other, and stop so.
+        start_seconds=unit.start_seconds + SECONDS_PER_AGENT * len(team.members),
+        stop_seconds=unit.stop_seconds + SECONDS_PER_AGENT * len(team.members),
     )
 
 
@@ -170,6 +194,7 @@ def _uninstall(options: Namespace) -> int:
     _require_systemd(service.path)
     systemd.stop_always(service.path.name)
     service.path.unlink()
+    forget_installed(load_settings().home, service.path.name)
     systemd.reload_units()
     if options.json:
         print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})
@@ -180,7 +205,7 @@ def _uninstall(options: Namespace) -> int:
 
 def _find(what: str, file: str) -> _Service:
     """Returns the installed service of the gateway or of a team, by its file or name. Raises NotFound."""
-    path = os.path.realpath(file) if file else ""
+    path = str(team_file(file, current_folder())) if file else ""
     for service in _installed():
         about = service.about
         if what == GATEWAY and not about.team:
@@ -215,7 +240,7 @@ def _status(options: Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
+class ServiceReport:
     """What is known of an installed service."""
 
     service: _Service
@@ -225,11 +250,19 @@ class _Report:
     problem: str
     """Why that, or its state, is not known."""
 
+    @property
+    def unit(self) -> str:
+        return self.service.path.name
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state is not None and self.state.active == FAILED
+
     def fields(self) -> dict[str, object]:
         """Returns the `--json` object."""
         about, state = self.service.about, self.state
         fields: dict[str, object] = {
-            "unit": self.service.path.name,
+            "unit": self.unit,
             "path": str(self.service.path),
             "team": about.team or None,
             "file": about.file or None,
@@ -253,29 +286,46 @@ class _Report:
 
     def lines(self, now: datetime) -> Iterator[str]:
         """Yields what a person reads."""
-        unit, about, state = self.service.path.name, self.service.about, self.state
-        if state is None:
-            yield f"{unit}  unknown"
-        else:
-            lasting = f" {how_long(state.since.isoformat(), now)}" if state.since else ""
-            again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
-            yield f"{unit}  {state.active} ({state.detail}){lasting}{again}"
+        about = self.service.about
+        yield f"{self.unit}  {self.summary(now)}"
         if about.team:
             yield f"  team     {plain(about.team)}, {plain(short_path(about.file))}"
         yield f"  unit     {plain(short_path(str(self.service.path)))}"
-        if state and state.active != ACTIVE:
-            yield f"  ! {state.result}  (journalctl --user --unit {unit})"
+        for text, command in self.problems():
+            yield f"  ! {plain(text)}" + (f"\n    ({plain(command)})" if command else "")
+
+    def summary(self, now: datetime) -> str:
+        """Returns what systemd says of it."""
+        state = self.state
+        if state is None:
+            return "unknown"
+        since = f" for {lasting(state.since, now)}" if state.since else ""
+        again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
+        return f"{state.active} ({state.detail}){since}{again}"
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yields what a person may want to change, each with the command for it."""
+        unit, about, state = self.unit, self.service.about, self.state
+        if state and state.active == INACTIVE:
+            yield "it was stopped", f"systemctl --user start {unit}"
+        elif state and state.active != ACTIVE:
+            yield f"it does not run: {state.result}", f"journalctl --user --unit {unit}"
         if state and state.enabled != ENABLED:
-            yield f"  ! it does not start with the login  (systemctl --user enable {unit})"
+            yield "it does not start with the login", f"systemctl --user enable {unit}"
         if self.problem:
-            yield f"  ! {plain(self.problem)}"
+            yield self.problem, ""
         if self.differs:
             what = shlex.join([TEAM, about.file]) if about.team else GATEWAY
-            yield f"  ! what would be installed from here differs: {plain(', '.join(self.differs))}"
-            yield f"    (synapse service install {plain(what)})"
+            differing = ", ".join(self.differs)
+            yield f"what would be installed from here differs: {differing}", f"synapse service install {what}"
 
 
-def _report(service: _Service) -> _Report:
+def service_reports() -> list[ServiceReport]:
+    """Returns what is known of each installed service. Raises SynapseError if systemd does not answer."""
+    return [_report(service) for service in _installed()]
+
+
+def _report(service: _Service) -> ServiceReport:
     differs, problem, state = [], "", None
     try:
         about = service.about
@@ -286,7 +336,7 @@ def _report(service: _Service) -> _Report:
         problem = why
     else:
         state = systemd.state_of(service.path.name)
-    return _Report(service=service, state=state, differs=differs, problem=problem)
+    return ServiceReport(service=service, state=state, differs=differs, problem=problem)
 
 
 def _advise_to_linger() -> None:

@@ -25,8 +25,8 @@ def lasting_command(environ: Mapping[str, str] = os.environ) -> str:
     command = own_command()
     if why := throw_away_reason((command, Path(os.path.realpath(command)), Path(sys.prefix)), environ):
         raise UnsupportedOperation(
-            f"a service cannot run {command}: {why}",
-            hint="install Synapse to stay, then install the service with that one:  uv tool install synapse-a2a",
+            f"a service needs a Synapse that stays, and {why}",
+            hint="install one, and use that:  uv tool install synapse-a2a",
         )
     return str(command)
 

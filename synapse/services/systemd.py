@@ -15,6 +15,9 @@ from typing import Final
 from synapse.core.errors import SynapseError
 
 ACTIVE: Final = "active"
+INACTIVE: Final = "inactive"
+"""It was never started, or ended as it should."""
+FAILED: Final = "failed"
 ENABLED: Final = "enabled"
 _LOG_LINES: Final = "15"
 _SHORT_SECONDS: Final = 30.0

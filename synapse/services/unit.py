@@ -15,13 +15,10 @@ from synapse.core.errors import InvalidRequest
 
 PREFIX: Final = "synapse-"
 SUFFIX: Final = ".service"
-GATEWAY_UNIT: Final = "synapse-gateway.service"
 MARKER: Final = "# Written by `synapse service install`, which also replaces it: your own changes belong into"
 """The beginning of the first line of each of our units. A unit without it is never changed or removed."""
-LONGEST_NAME: Final = 255
 OUR_SECTION: Final = "[X-Synapse]"
 """systemd ignores sections whose names begin with X-."""
-_PLAIN_IN_NAMES: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _LANGUAGE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
 _FOLDERS: Final = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 _OURS: Final = "SYNAPSE_"
@@ -66,8 +63,8 @@ class Unit:
                 f"ExecStart={_command(self.command)}",
                 "Restart=on-failure",
                 "RestartSec=5",
-                "# Wrong settings stay wrong.",
-                "RestartPreventExitStatus=2",
+                "# Wrong settings and refusals need a person.",
+                "RestartPreventExitStatus=2 7",
                 f"TimeoutStartSec={self.start_seconds}",
                 "# SIGTERM goes to Synapse alone, which stops its agents in order; what is left then is killed.",
                 "KillMode=mixed",
@@ -131,15 +128,8 @@ def _subject(line: str) -> str:
 
 
 def team_unit_name(team: str) -> str:
-    """Returns the name of a team's unit. Raises InvalidRequest if the team's name is too long for one."""
-    escaped = "".join(
-        letter if letter in _PLAIN_IN_NAMES else "".join(f"\\x{byte:02x}" for byte in letter.encode())
-        for letter in team
-    )
-    name = f"{PREFIX}team-{escaped}{SUFFIX}"
-    if len(name) > LONGEST_NAME:
-        raise InvalidRequest(f"the name of the team is too long for a systemd unit: {team}")
-    return name
+    """Returns the name of a team's unit. The names of teams hold only characters that those of units may hold."""
+    return f"{PREFIX}team-{team}{SUFFIX}"
 
 
 def service_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from synapse.config.private_files import write_private
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import Conflict, InvalidRequest, NotFound
+from synapse.core.errors import Conflict, InvalidRequest, NotFound, UnsupportedOperation
 from synapse.registry.files import is_running, own_start_time
 from synapse.worktrees.git import (
     BRANCHES,
@@ -96,10 +96,16 @@ def ensure_worktree(folder: Path, agent: str, branch: str = "", *, running: Sequ
         NotFound: the folder does not exist, or is not in the commit.
         Conflict: another agent is in the worktree, the branch is checked out elsewhere, something is in the way, or git
             fails.
-        UnsupportedOperation, CommandMissing: as `open_repository`.
+        UnsupportedOperation: the folder is in a bare repository, a `.git` folder or a submodule.
+        CommandMissing: git is not installed.
     """
     folder = Path(os.path.realpath(folder))
     repository = open_repository(folder)
+    if above := git(folder, "rev-parse", "--show-superproject-working-tree"):
+        raise UnsupportedOperation(
+            f"{folder} is in a submodule of {above}, and a worktree beside it would be in the way there",
+            hint="clone the submodule's repository, and use the clone",
+        )
     name = branch or f"{BRANCH_PREFIX}{agent}"
     if try_git(repository.common, "check-ref-format", "--branch", name)[0]:
         raise InvalidRequest(f"'{name}' cannot be the name of a branch", hint="name one: --worktree BRANCH")

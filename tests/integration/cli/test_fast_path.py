@@ -78,6 +78,14 @@ def test_help_and_list_import_no_heavy_modules(tmp_path: Path) -> None:
     assert not modules_of([*COMMAND, "list"], environ) & heavy
 
 
+def test_a_person_who_presses_tab_waits_for_no_heavy_modules(tmp_path: Path) -> None:
+    environ = Session(tmp_path).environ
+    heavy = {"argparse", "asyncio", "dataclasses", "msgspec", "pathlib", "re", "subprocess", "typing", "uvicorn"}
+
+    assert not modules_of([*COMMAND, "completion", "agents"], environ) & (heavy | {"sqlite3"})
+    assert not modules_of([*COMMAND, "completion", "agents", "tasks"], environ) & heavy
+
+
 @pytest.mark.parametrize("arguments", [["help"], ["list", "--json"], ["send", "nobody", "hi", "--json"]])
 def test_a_result_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:

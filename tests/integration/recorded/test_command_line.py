@@ -21,6 +21,7 @@ SUB_VERBS = {
     "external": ("add", "list", "send", "cancel", "remove"),
     "push": ("list",),
     "keys": ("create", "list", "revoke"),
+    "service": ("install", "status", "uninstall"),
 }
 
 

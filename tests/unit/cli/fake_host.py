@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from synapse import __version__
 from synapse.core.agent import LAUNCH_HEADER, AgentEntry
 from synapse.core.override import override
 from synapse.registry.files import FileRegistry, start_time
@@ -38,6 +39,7 @@ class FakeHost:
             endpoint=f"http://localhost:{port}",
             working_dir=str(home),
             inbox=name,
+            version=__version__,
         )
         self.state: Fields = {"state": "ready", "why": "the prompt is empty", "source": "screen", "queue_depth": 0}
         self.requests: list[tuple[str, str, Fields]] = []

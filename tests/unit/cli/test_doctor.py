@@ -18,10 +18,11 @@ from synapse import __version__
 from synapse.cli import doctor
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
-from synapse.registry.files import FileRegistry
+from synapse.registry.files import FileRegistry, gateways
 from synapse.server.listener import socket_folders
 from synapse.store.file import file_lock
 from tests.unit.cli.conftest import Cli, HostFactory
+from tests.unit.cli.fake_host import FakeHost
 
 
 @pytest.fixture
@@ -253,8 +254,20 @@ def test_agents_of_another_version_are_named_with_what_to_do(synapse: Cli, start
 
     ran = synapse("doctor")
 
-    assert f"codex-8120 runs 0.0.1; this command is {__version__}" in " ".join(ran.out.split())
+    assert f"codex-8120 runs 0.0.1, this is {__version__}" in " ".join(ran.out.split())
     assert "synapse restart codex-8120" in ran.out
+
+
+def test_a_gateway_of_another_version_is_named_in_the_list_and_by_doctor(synapse: Cli, home: Path) -> None:
+    old = FakeHost(home, "gateway", 8000)
+    old.entry.version = ""
+    old.registry = gateways(home)
+    with old.serving():
+        listed, examined = synapse("list"), synapse("doctor")
+
+    renewal = "synapse stop gateway-8000 && synapse start gateway"
+    assert f"· gateway-8000 runs an earlier version, this is {__version__}  ({renewal})\n" in listed.err
+    assert renewal in examined.out
 
 
 def test_stale_sockets_are_named(synapse: Cli, home: Path) -> None:

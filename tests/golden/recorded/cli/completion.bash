@@ -1,12 +1,20 @@
+# Written by `synapse completion`
+_synapse_words() {
+  local line
+  synapse completion "$@" 2>/dev/null | while IFS= read -r line; do printf '%s\n' "${line%%$'\t'*}"; done
+}
 _synapse() {
-  local word=${COMP_WORDS[COMP_CWORD]} words=""
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart up down ps list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
-      start) words="--help --json --name --no-instructions --no-mcp --port" ;;
+      start) words="--accept-from --help --json --name --no-instructions --no-mcp --port --resume --role" ;;
       stop) words="--all --force --help --json" ;;
-      restart) words="--force --help --json" ;;
+      restart) words="--force --fresh --help --json" ;;
+      up) words="--dry-run --example --foreground --fresh --help --json" ;;
+      down) words="--help --json" ;;
+      ps) words="--help --json" ;;
       list) words="--help --json" ;;
       top) words="--help --json --once" ;;
       status) words="--explain --help --json" ;;
@@ -26,34 +34,44 @@ _synapse() {
       answer) words="--help --json" ;;
       resolve) words="--delivered --fail --help --json --retry" ;;
       gateway) words="--behind-proxy --config --grpc-port --help --host --no-auth --port --public-url --tls-cert --tls-key" ;;
+      service) words="--help" ;;
       dashboard) words="--all --help --json --no-open --port --read-only" ;;
       external) words="--help" ;;
       push) words="--help" ;;
       notify) words="--help" ;;
       keys) words="--help" ;;
       mcp) words="--help" ;;
-      scripted) words="--help --name --port" ;;
+      scripted) words="--accept-from --help --name --port --role" ;;
       trust) words="--help --json --list --revoke" ;;
       config) words="--help --json" ;;
       doctor) words="--help --json" ;;
       calibrate) words="--help --json --keep --pairwise --rows --terminals" ;;
       demo) words="--help" ;;
-      completion) words="--help" ;;
+      completion) words="--help --install" ;;
       guide) words="--help" ;;
       help) words="" ;;
     esac
+  elif [ "$before" = --task ]; then
+    words=$(_synapse_words tasks)
   else
-    case ${COMP_WORDS[1]} in
-      answer|approve|attach|deny|logs|queue|restart|send|status|stop|tasks) words=$(synapse completion agents 2>/dev/null) ;;
-      start) words="claude codex copilot dummy gemini opencode" ;;
-      completion) words="bash zsh fish" ;;
-      dashboard) words="sessions revoke" ;;
-      external) words="add list send cancel remove" ;;
-      mcp) words="config" ;;
-      help) words="start stop restart list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
+    case $COMP_CWORD:${COMP_WORDS[1]} in
+      2:service) words="install status uninstall" ;;
+      2:dashboard) words="sessions revoke" ;;
+      2:external) words="add list send cancel remove" ;;
+      2:push) words="list" ;;
+      2:notify) words="test rules log" ;;
+      2:keys) words="create list revoke" ;;
+      2:mcp) words="config install uninstall" ;;
+      *:stop|*:restart|*:attach|*:logs|*:send|*:queue|*:tasks) words=$(_synapse_words agents) ;;
+      *:status) words=$(_synapse_words agents tasks) ;;
+      *:cancel|*:resolve) words=$(_synapse_words open-tasks) ;;
+      *:approve|*:deny|*:answer) words=$(_synapse_words agents open-tasks) ;;
+      *:start) words="claude codex copilot dummy gemini opencode" ;;
+      2:completion) words="bash zsh fish" ;;
+      2:help) words="start stop restart up down ps list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
+      3:service) words="gateway team" ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
 complete -o default -F _synapse synapse
-

@@ -24,26 +24,20 @@ START_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class UserManager:
-    """A running user manager; `environ` leads `systemctl --user` to it."""
+class UserSystemd:
+    """A running user manager. `environ` leads the programs in its PATH to it, and has a home of its own."""
 
     environ: Mapping[str, str]
-    enter: tuple[str, ...]
-    """The beginning of a command line which sees a booted machine."""
+    home: Path
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self.enter, *command],
-            env=dict(self.environ),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
+            command, env=dict(self.environ), capture_output=True, encoding="utf-8", timeout=60, check=False
         )
 
 
 @contextmanager
-def user_manager(folder: Path) -> Generator[UserManager]:
+def user_systemd(folder: Path) -> Generator[UserSystemd]:
     """Runs a user manager until the block ends; skips the test where none can run."""
     if not SYSTEMD.exists() or shutil.which("systemctl") is None:
         pytest.skip("systemd is not installed")
@@ -76,7 +70,21 @@ def user_manager(folder: Path) -> Generator[UserManager]:
                     pytest.skip(f"no user manager runs here: {log.read_text(encoding='utf-8', errors='replace')}")
                 told = notified.recv(4096)
             os.close(ended)
-            yield UserManager(environ, ("nsenter", "--mount", f"--target={manager.pid}", f"--wd={folder}"))
+            path = f"{_programs(folder, manager.pid)}:{environ['PATH']}"
+            yield UserSystemd({**environ, "PATH": path}, home)
         finally:
             manager.terminate()
             manager.wait(30)
+
+
+def _programs(folder: Path, manager: int) -> Path:
+    """Writes a `systemctl` that sees the machine as the manager does, and so takes it for a booted one."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    program = programs / "systemctl"
+    real = shutil.which("systemctl")
+    program.write_text(
+        f'#!/bin/sh\nexec nsenter --mount --target={manager} --wd={folder} {real} "$@"\n', encoding="utf-8"
+    )
+    program.chmod(0o755)
+    return programs
