@@ -15,12 +15,11 @@ from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
 from synapse.calibration.trial import Finding, FindingVerdict, Trial, compared
 from synapse.core.agent import READY
-from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.core.errors import AgentFailed, CommandMissing, SynapseError
 from synapse.core.types import Clock
 from synapse.drivers.pty.process import locate
 from synapse.terminal.profile import Profile
 
-_START_SECONDS: Final = 60.0
 _READY_SECONDS: Final = 60.0
 _RECOVERY_SECONDS: Final = 10.0
 LAST_ROW: Final = "exit"
@@ -81,12 +80,12 @@ def _findings(trial: Trial, profile: str, rows: Sequence[str]) -> Iterator[Findi
 
 
 def _start(trial: Trial, profile: str) -> Finding:
-    """Starts the agent as a person would, and waits until it is ready. Raises AgentFailed."""
+    """Starts the agent and waits until it is ready. Raises AgentFailed."""
     began = trial.clock.monotonic()
-    words = ("start", profile, "--name", AGENT, "--no-instructions", "--", *trial.sandbox.recipe.args)
-    ran = trial.sandbox.synapse(*words, seconds=_START_SECONDS)
-    if ran.code != 0:
-        raise AgentFailed(f"{profile} could not be started: {ran.notices.strip()}")
+    try:
+        trial.sandbox.start(profile)
+    except SynapseError as error:
+        raise AgentFailed(f"{profile} could not be started: {error}\n{error.hint}".strip()) from error
     _wait_until_ready(trial, _READY_SECONDS)
     status = trial.sandbox.ask("/status")
     state = str(status.get("state", "gone"))

@@ -24,6 +24,7 @@ from synapse.calibration.terminals import TerminalKind
 from synapse.client.http import HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import UnsupportedOperation
+from synapse.host.background import HostLaunch, start_host
 from synapse.registry.files import FileRegistry
 
 AGENT: Final = "calibrated"
@@ -67,6 +68,7 @@ class Sandbox:
         (self.project / "README.md").write_text("# A project for calibration\n", encoding="utf-8")
         self._environ = dict(environ)
         self._terminal = terminal or TerminalKind()
+        self._registry = FileRegistry(self._state / "registry")
         self.recipe = Recipe(name="")
 
     @property
@@ -109,9 +111,20 @@ class Sandbox:
             return Ran(_TIMED_OUT, "", f"`synapse {words[0]}` did not end within {seconds:.0f} s")
         return Ran(done.returncode, done.stdout, done.stderr)
 
+    def start(self, profile: str) -> None:
+        """Starts the agent in the terminal of this sandbox; `synapse start` would give it that of the settings.
+
+        Raises:
+            SynapseError: it could not be started.
+        """
+        launch = HostLaunch(
+            verb=(profile,), name=AGENT, instructions=False, arguments=self.recipe.args, folder=str(self.project)
+        )
+        start_host(launch, self._registry, self._state / "logs", self.env)
+
     def entry(self) -> AgentEntry | None:
         """Returns the agent's registry entry, or None if it is gone."""
-        return next(iter(FileRegistry(self._state / "registry").entries()), None)
+        return next(iter(self._registry.entries()), None)
 
     def address(self) -> HostAddress | None:
         entry = self.entry()

@@ -42,6 +42,7 @@ from synapse.client.hosts import (
     suspended_hint,
 )
 from synapse.client.lines import plain, short_path
+from synapse.client.times import ago
 from synapse.client.views import (
     FINISHED,
     attention_of,
@@ -264,7 +265,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_json({**as_fields(reply), **evidence})
         return
     state, body, entry = state_of(reply), reply.body, reply.entry
-    print_result(f"{short_name(entry)}  {painted(state, state)}  since {plain(str(body.get('since', '?')))}")
+    print_result(f"{short_name(entry)}  {painted(state, state)}  {how_long(body.get('since'), _now())}".rstrip())
     print_result(f"  why      {plain(str(body.get('why', '')))}  ({plain(str(body.get('source', '')))})")
     if body.get("gate"):
         print_result(f"  gate     closed: {plain(str(body['gate']))}")
@@ -295,15 +296,17 @@ def _show_owed(body: dict[str, Any]) -> None:
 
 
 def _explain(reply: HostReply) -> None:
+    now = _now()
     tools = object_in(reply.body, "tools")
     if tools.get("since"):
-        state, since = (plain(str(tools.get(key, ""))) for key in ("mcp", "since"))
-        print_result(f"  MCP server of its launch: {state} since {since}")
+        state = plain(str(tools.get("mcp", "")))
+        print_result(f"  MCP server of its launch: {state} {how_long(tools['since'], now)}".rstrip())
     print_result("  evidence, most trusted source first:")
     for observation in objects_in(reply.body, "sightings"):
         mark = "→" if observation.get("source") == reply.body.get("source") else " "
-        source, state, at = (plain(str(observation.get(key, ""))) for key in ("source", "state", "at"))
-        print_result(f"  {mark} {source:<12} {state:<9} {at}  {plain(str(observation.get('detail', '')))}")
+        source, state = (plain(str(observation.get(key, ""))) for key in ("source", "state"))
+        at = ago(observation.get("at"), now)
+        print_result(f"  {mark} {source:<12} {state:<9} {at:<8}  {plain(str(observation.get('detail', '')))}")
 
 
 def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> None:
@@ -316,7 +319,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     print_result(f"  message  {plain(message_of(task))[:500]}")
     if is_suspended(entry):
         print_result(f"  ! {short_name(entry)} does not respond: {suspended_hint(entry)}")
-    for line in receipt_lines(task):
+    now = _now()
+    for line in receipt_lines(task, lambda at: f"{ago(at, now):<10}"):
         print_result(f"  {plain(line)}")
     _show_held(held, entry)
     if attention_of(task):

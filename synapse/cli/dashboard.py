@@ -22,6 +22,7 @@ from synapse.cli.person import launch_settings, require_deciding_person
 from synapse.cli.tables import table
 from synapse.cli.trust import settings_here
 from synapse.client.hosts import GATEWAY, ask, open_gateways
+from synapse.client.times import ago
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.agent import AgentEntry
@@ -130,13 +131,14 @@ def _list(options: Namespace) -> int:
     if options.json:
         print_json([_fields(*one) for one in known])
     elif known:
+        now = SystemClock().now()
         rows = [
             (
                 session.session_id,
                 _ALL if session.actions == frozenset(SESSION_ACTIONS) else ",".join(sorted(session.actions)),
-                _time(session.created_at)[:16],
-                _time(used)[:16] or "never",
-                _time(end)[:16],
+                ago(session.created_at, now),
+                ago(used, now) or "never",
+                ago(end, now),
             )
             for session, used, end in known
         ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.output import print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.host.background import host_environment, stop_host
+from synapse.host.background import persons_environment, stop_host
 from synapse.registry.files import FileRegistry
 
 EXAMPLES = """
@@ -52,7 +52,7 @@ def _play(comment: str, command: str, folder: str) -> bool:
     timeout = ["--timeout", "30"] if command.startswith("send") else []
     words = [sys.executable, "-P", "-m", "synapse.cli.main", *shlex.split(command), *timeout]
     instructions = ["--no-instructions"] if command.startswith("start") else []
-    env = {**host_environment(), "SYNAPSE_HOME": folder, "SYNAPSE_UDS_DIR": str(Path(folder, "s"))}
+    env = {**persons_environment(), "SYNAPSE_HOME": folder, "SYNAPSE_UDS_DIR": str(Path(folder, "s"))}
     done = subprocess.run([*words, *instructions], env=env, check=False)  # noqa: S603 - our own command
     if done.returncode != DONE:
         print_notice(f"(failed with exit code {done.returncode}; `synapse doctor` may show why)")

@@ -25,6 +25,7 @@ from typing import Final
 
 from synapse import __version__
 from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import table
@@ -195,6 +196,9 @@ def _programs(settings: Settings) -> Iterator[Finding]:
         except InvalidProfile as error:
             yield Finding(PROBLEM, name, str(error), error.hint)
             continue
+        if name in VERBS:
+            text = f"a profile with the name of a verb: `synapse {name}` runs the verb"
+            yield Finding(NOTE, name, text, way_to_profile(name))
         path = locate(profile.command[0])
         if not path:
             yield Finding(NOTE, name, f"'{profile.command[0]}' is not installed", profile.install_hint)

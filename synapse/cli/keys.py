@@ -14,6 +14,7 @@ from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import table
 from synapse.client.lines import plain
+from synapse.client.times import ago
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.caller import ACTIONS, ATTACH, LOCAL_SCOPE, ORDINARY
@@ -84,7 +85,8 @@ def _list(keys: KeyFile, options: Namespace) -> int:
         print_json([_fields(key, used) for key, used in known])
     elif known:
         titles = ("NAME", "KEY", "ACTIONS", "AGENTS", "TASKS", "CREATED", "EXPIRES", "LAST USED")
-        print_result(table(titles, [_row(key, used) for key, used in known], elastic=3))
+        now = SystemClock().now()
+        print_result(table(titles, [_row(key, used, now) for key, used in known], elastic=3))
     else:
         print_notice("There are no API keys.  (synapse keys create NAME)")
     return DONE
@@ -127,16 +129,16 @@ def _fields(key: ApiKey, used: datetime | None) -> dict[str, Any]:
     }
 
 
-def _row(key: ApiKey, used: datetime | None) -> tuple[str, ...]:
+def _row(key: ApiKey, used: datetime | None, now: datetime) -> tuple[str, ...]:
     return (
         key.name,
         f"{PREFIX}{key.key_id}…",
         ALL if key.actions is None or key.actions == frozenset(ACTIONS) else ",".join(sorted(key.actions)),
         "all" if key.agents is None else plain(",".join(sorted(key.agents))),
         "all" if key.all_tasks else key.scope or "own",
-        _time(key.created_at)[:10],
-        _time(key.expires_at)[:16] or "never",
-        _time(used)[:16] or "never",
+        ago(key.created_at, now),
+        ago(key.expires_at, now) or "never",
+        ago(used, now) or "never",
     )
 
 

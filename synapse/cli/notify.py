@@ -6,6 +6,7 @@ import asyncio
 import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from synapse.cli.exit_codes import DONE, FAILED
@@ -13,6 +14,7 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.client.lines import plain
+from synapse.client.times import ago
 from synapse.config import process
 from synapse.config.process import SystemClock, new_id
 from synapse.config.settings import load_settings
@@ -110,15 +112,16 @@ def _log(notices: Notices, options: Namespace) -> int:
     if options.json:
         print_json(records)
     elif records:
-        print_result(table(TITLES, [_row(record) for record in records], elastic=5))
+        now = SystemClock().now()
+        print_result(table(TITLES, [_row(record, now) for record in records], elastic=5))
     else:
         print_notice("No notice was sent yet.  (synapse notify test)")
     return DONE
 
 
-def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(record: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
     keys = ("agent", "kind", "outlet", "result", "why")
-    return (str(record.get("at", ""))[:19].replace("T", " "), *(str(record.get(key, "")) for key in keys))
+    return (ago(record.get("at"), now), *(str(record.get(key, "")) for key in keys))
 
 
 _ACTIONS: Mapping[str, Callable[[Notices, Namespace], int]] = {"test": _test, "rules": _rules, "log": _log}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from synapse.cli.output import print_json, print_notice, print_result
@@ -9,7 +10,9 @@ from synapse.cli.parser import ActionParser, VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.client.hosts import current_folder
 from synapse.client.lines import plain
+from synapse.client.times import ago
 from synapse.config import process
+from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
@@ -19,7 +22,7 @@ EXAMPLES = """
 synapse push list
 synapse push list --limit 500 --json
 """
-TITLES = ("TASK", "EVENT", "STATE", "ATTEMPTS", "STATUS", "LAST TRY", "NEXT TRY", "WEBHOOK", "ERROR")
+TITLES = ("TASK", "EVENT", "STATE", "TRIES", "HTTP", "TRIED", "NEXT", "WEBHOOK", "ERROR")
 WAITING = "waiting"
 
 
@@ -35,7 +38,8 @@ def run_push(arguments: list[str]) -> int:
     if options.json:
         print_json([_fields(push, delivery) for push, delivery in known])
     elif known:
-        print_result(table(TITLES, [_row(push, delivery) for push, delivery in known], elastic=8))
+        now = SystemClock().now()
+        print_result(table(TITLES, [_row(push, delivery, now) for push, delivery in known], elastic=8))
     else:
         print_notice("There are no push notifications.  (docs/howto/push-notifications.md)")
     return 0
@@ -70,7 +74,7 @@ def _fields(push: Push, delivery: Delivery | None) -> dict[str, Any]:
     }
 
 
-def _row(push: Push, delivery: Delivery | None) -> tuple[str, ...]:
+def _row(push: Push, delivery: Delivery | None, now: datetime) -> tuple[str, ...]:
     task, url = push.task_id[:SHORT_ID_LENGTH], plain(shown_url(push.config.url))
     if delivery is None:
         return (task, "", WAITING, "0", "", "", "", url, "")
@@ -80,8 +84,8 @@ def _row(push: Push, delivery: Delivery | None) -> tuple[str, ...]:
         delivery.state.value,
         str(delivery.attempts),
         str(delivery.status or ""),
-        f"{delivery.at.astimezone():%H:%M:%S}",
-        f"{delivery.next_try.astimezone():%H:%M:%S}" if delivery.next_try else "",
+        ago(delivery.at, now),
+        ago(delivery.next_try, now),
         url,
         plain(delivery.error),
     )

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from synapse.client.lines import cut, plain, width
+from synapse.client.lines import cut, cut_path, plain, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,15 +11,45 @@ if TYPE_CHECKING:
 
 COLOURS = {"starting": "36", "ready": "32", "working": "33", "waiting": "31;1", "exited": "2"}
 NARROWEST = 40
+ELASTIC_LEAST = 20
+"""Below this, the other columns are shortened before the elastic one."""
+COLUMN_LEAST = 8
+SHORT = 12
+"""Ids, states and times: a column that is no wider is shortened last."""
+PATH_TITLES = ("FOLDER", "PATH")
 
 
 def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int) -> str:
-    """Formats rows as aligned columns; shortens the column `elastic` so that a line fits the terminal."""
+    """Formats rows as aligned columns, each line within the terminal.
+
+    Where there is too little room, the column `elastic` is shortened first, then the widest ones. Of a path the end is
+    kept.
+    """
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
-    room = line_width() - sum(widths) - 2 * (len(widths) - 1) + widths[elastic]
-    widths[elastic] = max(len(titles[elastic]), min(widths[elastic], room))
-    return "\n".join(_line(row, widths) for row in ([*titles], *cells))
+    _fit(widths, line_width() - 2 * (len(widths) - 1), [len(title) for title in titles], elastic)
+    paths = [title in PATH_TITLES for title in titles]
+    return "\n".join((_line(titles, widths, [False] * len(titles)), *(_line(row, widths, paths) for row in cells)))
+
+
+def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int) -> None:
+    """Shortens columns until all of them fit into `room`."""
+    every = range(len(widths))
+    stages = (
+        ((elastic,), [max(title, ELASTIC_LEAST) for title in titles]),
+        (every, [one if one <= SHORT else max(title, COLUMN_LEAST) for one, title in zip(widths, titles, strict=True)]),
+        (every, [1 for _ in titles]),
+    )
+    for columns, least in stages:
+        while (excess := sum(widths) - room) > 0:
+            wide = [column for column in columns if widths[column] > least[column]]
+            if not wide:
+                break
+            most = max(widths[column] for column in wide)
+            equals = [column for column in wide if widths[column] == most]
+            lower = max((widths[column] for column in wide if widths[column] < most), default=0)
+            one = equals[-1]
+            widths[one] -= max(1, min(excess // len(equals), most - max(lower, least[one])))
 
 
 def painted(text: str, state: str) -> str:
@@ -60,7 +90,10 @@ def safe(text: str) -> str:
     return sanitise(text)
 
 
-def _line(cells: "Sequence[str]", widths: "Sequence[int]") -> str:
-    fitted = [cut(cell, columns) for cell, columns in zip(cells, widths, strict=True)]
+def _line(cells: "Sequence[str]", widths: "Sequence[int]", paths: "Sequence[bool]") -> str:
+    fitted = [
+        cut_path(cell, columns) if is_path else cut(cell, columns)
+        for cell, columns, is_path in zip(cells, widths, paths, strict=True)
+    ]
     padded = [cell + " " * (columns - width(cell)) for cell, columns in zip(fitted, widths, strict=True)]
     return "  ".join(painted(cell, cell.strip()) for cell in padded).rstrip()

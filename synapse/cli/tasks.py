@@ -15,6 +15,7 @@ from synapse.cli.tables import table
 from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
+from synapse.client.times import ago
 from synapse.client.views import attention_of, message_of, sender_of, short_id
 from synapse.config import process
 from synapse.config.process import SystemClock
@@ -52,7 +53,7 @@ synapse cancel --queue codex  cancel all messages queued for codex
 """
 OwnedTask = tuple[AgentEntry, dict[str, Any]]
 """A task as JSON, after its agent."""
-QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
+QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "QUEUED", "FROM", "MESSAGE")
 T = TypeVar("T")
 _ME: Final = Caller()
 """The user of this machine."""
@@ -97,12 +98,10 @@ def _sender(task: Task) -> str:
 
 
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
-    changed = task.updated_at.astimezone()
-    is_today = changed.date() == now.astimezone().date()
     return (
         task.short_id,
         STATE_NAMES[task.state].replace("_", " "),
-        f"{changed:%H:%M:%S}" if is_today else f"{changed:%Y-%m-%d}",
+        ago(task.updated_at, now),
         left_name(task).removeprefix("synapse-"),
         _sender(task),
         task.message.text.strip().partition("\n")[0][:200],
@@ -121,17 +120,19 @@ def run_queue(arguments: list[str]) -> int:
     if not waiting:
         print_notice("No messages are queued.")
         return 0
+    now = SystemClock().now()
     rows = [
         (
             short_name(entry),
             short_id(task),
             str(object_in(task, "metadata").get("priority", "")),
+            ago(task.get("created_at"), now),
             sender_of(task),
             f"{message_of(task)} [{attention_of(task)}]" if attention_of(task) else message_of(task),
         )
         for entry, task in waiting
     ]
-    print_result(table(QUEUE_TITLES, rows, elastic=4))
+    print_result(table(QUEUE_TITLES, rows, elastic=5))
     running = {entry.agent_id: entry for entry, _ in waiting if entry.pid}
     for reply in ask_all([*running.values()], "GET", "/status"):
         held, name = held_in(reply.body), short_name(reply.entry)

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
+from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.person import objection_to_deciding, require_deciding_person
 from synapse.cli.tables import table
 from synapse.client.hosts import current_folder
 from synapse.client.lines import plain, short_path
+from synapse.client.times import ago
 from synapse.config.paths import PROJECT_FOLDER, find_project
 from synapse.config.process import SystemClock
 from synapse.config.settings import (
@@ -135,7 +137,8 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
             return "is not TOML"
         wishes = [f"{key} = {value!r}" for key, value in project.wishes.items() if key in FOR_PROJECTS]
         return f"sets {', '.join(wishes)}" if wishes else "sets nothing that a project may set"
-    if not profile_in(name):
+    profile = profile_in(name)
+    if not profile:
         return ""
     try:
         fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
@@ -145,7 +148,8 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
     environment = cast("dict[str, object]", env) if isinstance(env, dict) else {}
     variables = [f"{name}={value}" for name, value in environment.items()]
     words = [word for key in ("command", "args") for word in _words(fields.get(key))]
-    return f"runs: {shlex.join([*variables, *words])}"
+    start = f"  ({profile} is a verb too: {way_to_profile(profile)})" if profile in VERBS else ""
+    return f"runs: {shlex.join([*variables, *words])}{start}"
 
 
 def _words(value: object) -> list[str]:
@@ -207,7 +211,8 @@ def _list(decisions: list[Decision], *, as_json: bool) -> int:
     if as_json:
         print_json([_fields(decision) for decision in decisions])
     elif decisions:
-        rows = [(short_path(str(one.folder)), _state(one), one.at) for one in decisions]
+        now = SystemClock().now()
+        rows = [(short_path(str(one.folder)), _state(one), ago(one.at, now)) for one in decisions]
         print_result(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
     else:
         print_notice("There are no decisions yet.  (synapse trust FOLDER)")

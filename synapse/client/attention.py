@@ -4,6 +4,7 @@
 """
 
 from synapse.client.lines import plain
+from synapse.client.times import lasting
 from synapse.client.views import FINISHED, status_of
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
@@ -226,13 +227,6 @@ def resolving_command(task_id: str, receipt: str) -> str:
 
 
 def how_long(since: object, now: "datetime") -> str:
-    """Returns the time since then in seconds, minutes or hours, as `for 3m`."""
-    from datetime import datetime
-
-    try:
-        seconds = max(0, int((now - datetime.fromisoformat(str(since))).total_seconds()))
-    except (ValueError, TypeError):
-        return ""
-    if seconds < 60:
-        return f"for {seconds}s"
-    return f"for {seconds // 60}m" if seconds < 3600 else f"for {seconds // 3600}h"
+    """Returns the time since then, as `for 3m`; empty when it is unknown."""
+    length = lasting(since, now)
+    return f"for {length}" if length else ""

@@ -40,6 +40,11 @@ def cut(text: str, columns: int, ellipsis: str = "…") -> str:
     return text[:kept] + ellipsis
 
 
+def cut_path(path: str, columns: int) -> str:
+    """Shortens a path to so many columns: its end says more than its beginning."""
+    return path if width(path) <= columns else cut(path[::-1], columns)[::-1]
+
+
 def width(text: str) -> int:
     """Returns how many columns `text` takes in a terminal."""
     if text.isascii():

@@ -4,6 +4,7 @@ from synapse.core.json_text import object_in, objects_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FINISHED = ("completed", "failed", "canceled")
@@ -26,14 +27,18 @@ def receipt_of(task: "dict[str, Any]") -> str:
     return str(object_in(task, "metadata").get("receipt") or _RECEIPTS.get(status_of(task), "queued"))
 
 
-def receipt_lines(task: "dict[str, Any]") -> "list[str]":
-    """Returns a line for each receipt step, with its time and evidence."""
-    return [_receipt_line(step) for step in objects_in(object_in(task, "metadata"), "receipts")]
+def receipt_lines(task: "dict[str, Any]", show_time: "Callable[[object], str]" = str) -> "list[str]":
+    """Returns a line for each receipt step, with its time, as `show_time` says it, and its evidence."""
+    return [
+        f"{step.get('step', ''):<13} {show_time(step.get('at', ''))}  {proof_of(step)}"
+        for step in objects_in(object_in(task, "metadata"), "receipts")
+    ]
 
 
-def _receipt_line(step: "dict[str, Any]") -> str:
+def proof_of(step: "dict[str, Any]") -> str:
+    """Returns what proves a receipt step: its source and the evidence."""
     evidence = f": {step['evidence']}" if step.get("evidence") else ""
-    return f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}{evidence}"
+    return f"{step.get('source', '')}{evidence}"
 
 
 def ended_at(task: "dict[str, Any]") -> str:

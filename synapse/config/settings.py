@@ -104,6 +104,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "notify_desktop": "whether notices appear on the desktop, where there is notify-send",
     "notify_webhook": "address that notices are posted to as JSON; none for no webhook",
     "notify_ntfy": "topic of ntfy that notices are published to, as https://ntfy.example.com/my-topic; or none",
+    "mention_answers": "whether the answer to an `@agent` line is shown at the prompt where it was typed",
     "notify_text": "whether webhook and ntfy get the text of questions and answers, which may hold commands",
     "session_hours": "hours without use after which a session of the dashboard ends; 0 means only after 7 days",
     "push_attempts": "attempts to deliver a push notification before giving up",
@@ -220,6 +221,7 @@ class Settings:
     notify_desktop: bool = True
     notify_webhook: str = "none"
     notify_ntfy: str = "none"
+    mention_answers: bool = True
     notify_text: bool = False
     session_hours: float = 12.0
     push_attempts: int = 12

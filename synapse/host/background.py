@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -43,6 +43,22 @@ LOG_LINES_SHOWN: Final = 20
 EXTERNAL: Final = "a2a"
 """The type of external agents."""
 _PROBE_BYTES: Final = 64 * 1024
+BACKGROUND_TERM: Final = "xterm-256color"
+# What names the terminal, the pane or the window in which a command was typed. A program that finds them draws for a
+# terminal that it does not have, or acts on a person's pane. What a person wishes of every program stays (NO_COLOR),
+# and so does how the machine is reached (SSH_CONNECTION, DISPLAY).
+_TERMINAL_VARIABLES: Final = frozenset(
+    (
+        *("TERM", "COLORTERM", "COLORFGBG", "TERMCAP", "COLUMNS", "LINES", "GPG_TTY"),
+        *("TERM_SESSION_ID", "LC_TERMINAL", "LC_TERMINAL_VERSION", "TERMINAL_EMULATOR", "INSIDE_EMACS"),
+        *("TMUX", "TMUX_PANE", "STY", "WINDOW", "ZELLIJ", "WINDOWID", "VTE_VERSION"),
+        *("WT_SESSION", "WT_PROFILE_ID", "TILIX_ID", "TERMINATOR_UUID"),
+    )
+)
+_TERMINAL_PREFIXES: Final = (
+    *("TERM_PROGRAM", "ZELLIJ_", "KITTY_", "WEZTERM_", "ITERM_", "ALACRITTY_", "GHOSTTY_", "KONSOLE_"),
+    *("GNOME_TERMINAL_", "XTERM_", "FOOT_", "RIO_"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +89,20 @@ class HostLaunch:
 
 
 def host_environment() -> dict[str, str]:
+    """Returns the environment for a host without a terminal, which the host's agent gets too.
+
+    It is this process's, without the variables of the agent that it may run in and of the terminal that it was started
+    in. Its agent's terminal has 256 colours, and the size and theme of the settings.
+    """
+    kept = {
+        name: value
+        for name, value in persons_environment().items()
+        if name not in _TERMINAL_VARIABLES and not name.startswith(_TERMINAL_PREFIXES)
+    }
+    return {**kept, "TERM": BACKGROUND_TERM}
+
+
+def persons_environment() -> dict[str, str]:
     """Returns this process's environment without the variables of the agent that it may run in."""
     return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
 
@@ -85,8 +115,10 @@ def restart_process(port: int) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *arguments[:end], *same_port, *arguments[end:]])  # noqa: S606 - our own command line
 
 
-def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentEntry:
-    """Starts a host and returns its entry once it accepts messages.
+def start_host(
+    launch: HostLaunch, registry: FileRegistry, logs: Path, env: Mapping[str, str] | None = None
+) -> AgentEntry:
+    """Starts a host, with `host_environment` unless another is given; returns its entry once it accepts messages.
 
     Raises:
         AgentExited: it ended at once; the hint has the last lines of its output.
@@ -104,7 +136,7 @@ def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentE
             start_new_session=True,
             cwd=launch.folder,
             # Some programs take PWD for their folder.
-            env=host_environment() | ({"PWD": launch.folder} if launch.folder else {}),
+            env={**(host_environment() if env is None else env), **({"PWD": launch.folder} if launch.folder else {})},
         )
     try:
         entry = _wait_until_it_answers(host, registry, output_file)

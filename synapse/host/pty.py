@@ -162,7 +162,7 @@ async def _start(
         settings=person.settings if person else None,
     )
     signals = CliSignals(me, profile, settings, plain.env, tools)
-    mentions = MentionSender(me, FileRegistry(settings.registry))
+    mentions = MentionSender(me, FileRegistry(settings.registry), clock, shows_answers=settings.mention_answers)
     # People who attach later type `@agent` lines too.
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
     if person is not None:
@@ -187,7 +187,7 @@ async def _start(
     attach = AttachServer(program, agents_may_attach=settings.agents_may_approve)
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, (command.remove, secret.remove), person),
+        stop=_stopper(program, driver, signals, (mentions.stop, command.remove, secret.remove), person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -215,10 +215,10 @@ def _stopper(
     program: RunningProgram,
     driver: PtyDriver,
     signals: CliSignals,
-    removals: Sequence[Callable[[], None]],
+    endings: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
-    """Returns what stops the agent, and removes the files of its launch; it may be called more than once."""
+    """Returns what stops the agent, and then calls `endings`; it may be called more than once."""
     has_stopped = False
 
     async def stop() -> None:
@@ -234,8 +234,8 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
-        for remove in removals:
-            remove()
+        for end in endings:
+            end()
 
     return stop
 

@@ -110,6 +110,9 @@ class WaitCycles:
 
 async def _cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
     """Returns the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
+    if new.reply_to is None or not new.reply_to.task_id:
+        # A person waits for it, who typed `@agent` at the sender's prompt, or a shell: the sender itself works on.
+        return ()
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
     waiting = [task for task in page.tasks if await _is_waited_for(task, store)]
     inboxes = {task.agent_id: task.inbox for task in (*waiting, new)}

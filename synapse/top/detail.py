@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from synapse.client.lines import first_line, width
 from synapse.client.overview import WORDS, Need, Row
-from synapse.top.lines import Cell, Glyphs, folded, since
+from synapse.client.times import lasting
+from synapse.top.lines import Cell, Glyphs, folded
 
 SHORT_ID: Final = 8
 _INDENT: Final = "  "
@@ -138,7 +139,7 @@ def _need_lines(row: Row, position: int, columns: int, now: datetime, glyphs: Gl
     facts = [
         "" if need["kind"] in _SHOWN_KINDS else need["kind"],
         _task_words(need["task_id"] or "", need["from"], glyphs),
-        since(need["asked_at"], now),
+        lasting(need["asked_at"], now),
         more,
     ]
     lines: list[Line] = [
@@ -177,7 +178,7 @@ def _agent_lines(row: Row, columns: int, now: datetime, glyphs: Glyphs) -> list[
     facts = [
         _task_words(task["id"], task["from"], glyphs) if task else "",
         task["receipt"].replace("_", " ") if task else "",
-        since(row["since"], now),
+        lasting(row["since"], now),
         f"says the {row['source']}" if row["source"] else "",
     ]
     lines: list[Line] = [_head(glyphs.line(row["name"]), row["state"], facts, glyphs)]

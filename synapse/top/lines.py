@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from synapse.client.lines import cut, width
 from synapse.client.overview import MARKS, NEEDS_PERSON, WORDS, Row
+from synapse.client.times import lasting
 from synapse.core.reveal import reveal, revealed
 
 NARROW: Final = 72
@@ -26,7 +27,6 @@ _SINCE_COLUMNS: Final = 4
 _SHORTEST_WHY: Final = 10
 _STATE_COLUMNS: Final = max(map(len, WORDS.values()))
 _WORD: Final = re.compile(r"\S*\s*")
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _ASCII_MARKS: Final = {
     "asks": "?",
     "in_doubt": "!",
@@ -126,7 +126,7 @@ def cells_of(row: Row, columns: Columns, now: datetime, glyphs: Glyphs) -> list[
         Cell("  "),
         Cell(glyphs.fit(WORDS.get(state, state), _STATE_COLUMNS), "state"),
         Cell(" "),
-        Cell(since(row["since"], now).rjust(_SINCE_COLUMNS), "since"),
+        Cell(lasting(row["since"], now).rjust(_SINCE_COLUMNS), "since"),
         Cell("  "),
     ]
     count = counts_of(row, glyphs)
@@ -146,16 +146,6 @@ def counts_of(row: Row, glyphs: Glyphs) -> str:
     queued = f"+{row['queue']}" if row["queue"] else ""
     unread = f"{glyphs.marks['done']}{row['unread']}" if row["unread"] > 1 else ""
     return " ".join(part for part in (queued, unread) if part)
-
-
-def since(instant: str, now: datetime) -> str:
-    """Returns how long ago that was: `12s`, `3m`, `1h`, `2d`; empty when it is unknown."""
-    try:
-        seconds = max(0, int((now - datetime.fromisoformat(instant)).total_seconds()))
-    except (ValueError, TypeError):
-        return ""
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
-    return f"{seconds // size}{unit}"
 
 
 def summary(rows: Sequence[Row], glyphs: Glyphs) -> str:

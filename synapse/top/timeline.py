@@ -16,11 +16,12 @@ from typing import Any, Final
 from synapse.client.events import EventStream, open_stream
 from synapse.client.hosts import address_of, not_responding, refusal_of
 from synapse.client.http import Answer, NoAnswer
+from synapse.client.times import lasting
 from synapse.client.views import message_of, sender_of
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import decode_object, object_in, objects_in
 from synapse.top.detail import Line
-from synapse.top.lines import Cell, Glyphs, since
+from synapse.top.lines import Cell, Glyphs
 
 GAP_SECONDS: Final = 60
 WORD_COLUMNS: Final = 14
@@ -111,8 +112,8 @@ class Timeline:
         if is_growing and self._is_growing:
             self.lines.pop()
         elif self._last_at and at and (at - self._last_at).total_seconds() >= GAP_SECONDS:
-            lasting = since(self._last_at.isoformat(), at)
-            self.lines.append([Cell(f"{self._glyphs.dot}  {lasting} without an event", "label")])
+            quiet = lasting(self._last_at, at)
+            self.lines.append([Cell(f"{self._glyphs.dot}  {quiet} without an event", "label")])
         self._is_growing = is_growing
         self._last_at = at or self._last_at
         time = f"{at.astimezone():%H:%M:%S}" if at else " " * 8

@@ -16,6 +16,7 @@ class Bystander:
     """A process that does nothing; its pid may stand for a host's."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         self.pid = process.pid
         self.started = start_time(process.pid) or 0
 
@@ -27,6 +28,10 @@ class Bystander:
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
         os.waitid(os.P_PID, self.pid, os.WCONTINUED)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 @contextmanager

@@ -74,9 +74,9 @@ class PersonInput:
         self._remnant: _Remnant | None = None
         self._suspend = suspend
 
-    def say(self, text: str) -> None:
-        """Shows the person a notice. Call it in any thread."""
-        self._pump.call_soon(lambda: self._notices.add(text))
+    def say(self, text: str, command: str = "") -> None:
+        """Shows the person a notice, and a command that they can type. Call it in any thread."""
+        self._pump.call_soon(lambda: self._notices.add(text, command))
 
     def clear(self, pressed: Callable[[], None]) -> None:
         """Presses the keys that clear the input, and erases what remains of it on the screen. Call it in any thread.

@@ -131,9 +131,9 @@ class RunningProgram:
         """False while `type_keys` would drop keys."""
         return self.pump.takes_keys
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, command: str = "") -> None:
         """Shows the person a notice without breaking what the program has painted."""
-        self._input.say(text)
+        self._input.say(text, command)
 
     def resize(self, columns: int, rows: int) -> None:
         """Changes the terminal's size; the kernel tells the program."""

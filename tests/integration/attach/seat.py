@@ -55,6 +55,14 @@ class Seat:
             except OSError as error:
                 raise AssertionError(f"{what} did not come before the end: {self.seen[self._mark :]!r}") from error
 
+    def reads_to_end(self) -> None:
+        """Reads until the program has closed the terminal."""
+        end = time.monotonic() + BOUND
+        with suppress(OSError):
+            while select.select((self.terminal,), (), (), max(end - time.monotonic(), 0))[0]:
+                self.seen += os.read(self.terminal, 65536)
+        assert time.monotonic() < end, f"it did not end; there is: {self.seen[self._mark :]!r}"
+
     def resizes(self, columns: int, rows: int) -> None:
         set_size(self.terminal, columns, rows)
 

@@ -16,6 +16,7 @@ import pytest
 
 from synapse.cli.exit_codes import REFUSED
 from synapse.cli.main import main
+from synapse.config.settings import BUNDLED_PROFILES
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.host.background import HostLaunch, start_host, stop_host
@@ -202,3 +203,55 @@ def test_what_a_background_program_showed_before_it_left_is_told(
 
     told = "".join(capsys.readouterr())
     assert "the program ended with status 3; its terminal showed:\n  there is no licence for this machine\n" in told
+
+
+PANE = {
+    "TERM": "tmux-256color",
+    "TMUX": "/tmp/tmux-0/default,1,0",
+    "TMUX_PANE": "%3",
+    "COLUMNS": "40",
+    "LINES": "10",
+    "COLORTERM": "truecolor",
+    "TERM_PROGRAM": "tmux",
+    "TERM_PROGRAM_VERSION": "3.3a",
+    "KITTY_WINDOW_ID": "1",
+    "WEZTERM_PANE": "2",
+    "VTE_VERSION": "7000",
+}
+KEPT = {"NO_COLOR": "1", "SSH_CONNECTION": "192.0.2.1 1 192.0.2.2 22", "TERMINFO": "/usr/share/terminfo"}
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """Returns the environment that a process was started with."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def test_a_background_agent_does_not_see_the_pane_that_started_it(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (PANE | KEPT).items():
+        monkeypatch.setenv(name, value)
+
+    entry = start_host(HostLaunch(verb=("dummy",), port=own_port(), instructions=False), registry, tmp_path / "logs")
+
+    for pid in (entry.pid, entry.cli_pid):
+        seen = variables_of(pid)
+        assert {name: seen[name] for name in PANE.keys() & seen.keys()} == {"TERM": "xterm-256color"}
+        assert KEPT.items() <= seen.items()
+
+
+def test_a_profile_with_the_name_of_a_verb_is_started_and_restarted(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    profiles = tmp_path / "config" / "synapse" / "profiles"
+    profiles.mkdir(parents=True)
+    for name in ("list", "send"):
+        text = (BUNDLED_PROFILES / "dummy.toml").read_text(encoding="utf-8")
+        (profiles / f"{name}.toml").write_text(text, encoding="utf-8")
+
+        assert main(["synapse", "start", name, "--port", str(own_port()), "--no-instructions"]) == 0
+        assert main(["synapse", "restart", name]) == 0
+
+    assert sorted(entry.agent_type for entry in registry.entries()) == ["list", "send"]

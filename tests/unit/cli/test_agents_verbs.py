@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from synapse.client.lines import short_path
-from synapse.config.process import log_to
+from synapse.config.process import SystemClock, log_to
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 NO_SUCH_PID = 2**22 + 1
+HOURS_AGO = (SystemClock().now() - timedelta(hours=3.5)).isoformat()
+"""Three hours ago for people, however long the tests before this one take."""
 MESSAGE = {"message": {"role": "user", "parts": [{"type": "text", "text": "review the design\nin detail"}]}}
 LEAST_FIELDS = {"agent_id", "agent_type", "name", "port", "pid", "socket", "status", "working_dir"}
 
@@ -87,7 +90,7 @@ HELD = {
     "reason": "person",
     "why": "a person has a half-typed line",
     "hint": "",
-    "since": "2024-01-15T10:30:00.000Z",
+    "since": HOURS_AGO,
     "messages": 2,
     "task_id": "54241e7e-1",
     "overdue": True,
@@ -106,7 +109,7 @@ def test_held_messages_have_a_reason_in_every_view(synapse: Cli, start: HostFact
     assert "(+2 queued, held: a person has a half-typed line)" in listed.out
     said = "! codex-8120 holds 2 messages: a person has a half-typed line  (synapse attach codex-8120)\n"
     assert listed.err == said
-    assert re.search(r"\n  held     2 messages for \d+h: a person has a half-typed line  \(synapse attach", told.out)
+    assert re.search(r"\n  held     2 messages for 3h: a person has a half-typed line  \(synapse attach", told.out)
     assert re.fullmatch(
         r"codex-8120  task 54241e7e  held  for \d+h\n"
         r"  2 messages held: a person has a half-typed line\n"
@@ -121,7 +124,10 @@ def test_a_queued_task_shows_why_it_is_held(synapse: Cli, start: HostFactory) ->
     host.state["held"] = HELD
     task = host.open(MESSAGE)
 
-    assert "h: a person has a half-typed line  (synapse attach codex-8120)" in synapse("status", task["id"][:8]).out
+    assert (
+        "messages for 3h: a person has a half-typed line  (synapse attach codex-8120)"
+        in synapse("status", task["id"][:8]).out
+    )
     assert synapse("status", task["id"][:8], "--json").json["held"] == HELD
     host.change(task, receipt="typed")
     assert "half-typed" not in synapse("status", task["id"][:8]).out
@@ -232,33 +238,36 @@ def test_an_entry_with_control_characters_in_its_name_is_ignored(synapse: Cli, s
 
 
 def test_status_shows_the_reason_and_the_time_of_the_state(synapse: Cli, start: HostFactory) -> None:
-    start().state |= {"since": "2024-01-15T10:30:00.000Z", "gate": "a person is typing"}
+    start().state |= {"since": HOURS_AGO, "gate": "a person is typing"}
 
     ran = synapse("status", "codex")
 
     assert ran.out.splitlines()[:3] == [
-        "codex-8120  ready  since 2024-01-15T10:30:00.000Z",
+        "codex-8120  ready  for 3h",
         "  why      the prompt is empty  (screen)",
         "  gate     closed: a person is typing",
     ]
-
-
-AT = "2024-01-15T10:30:00.000Z"
 
 
 @pytest.mark.parametrize(
     ("tools", "line"),
     [
         (
-            {"way": "mcp", "mcp": "listed", "client": "claude-code 2.1\x1b[2J", "protocol": "2026-07-28", "since": AT},
+            {
+                "way": "mcp",
+                "mcp": "listed",
+                "client": "claude-code 2.1\x1b[2J",
+                "protocol": "2026-07-28",
+                "since": HOURS_AGO,
+            },
             "  tools    by MCP, in claude-code 2.1[2J (version 2026-07-28)",
         ),
-        ({"way": "mcp", "mcp": "listed", "client": "", "since": AT}, "  tools    by MCP, in its CLI"),
+        ({"way": "mcp", "mcp": "listed", "client": "", "since": HOURS_AGO}, "  tools    by MCP, in its CLI"),
         (
-            {"way": "shell", "mcp": "missing", "why": "it did not ask", "since": AT},
+            {"way": "shell", "mcp": "missing", "why": "it did not ask", "since": HOURS_AGO},
             "  tools    by shell commands only: it did not ask",
         ),
-        ({"way": "none", "mcp": "off", "why": "--no-mcp", "since": AT}, "  tools    none: --no-mcp"),
+        ({"way": "none", "mcp": "off", "why": "--no-mcp", "since": HOURS_AGO}, "  tools    none: --no-mcp"),
         ({"way": "none", "mcp": "off", "why": "a script", "since": None}, ""),
         (None, ""),
     ],
@@ -271,20 +280,20 @@ def test_status_shows_how_an_agent_reaches_others(
     plainly, explained = synapse("status", "codex").out, synapse("status", "codex", "--explain").out
 
     assert [shown for shown in plainly.splitlines() if shown.startswith("  tools")] == ([line] if line else [])
-    told = f"  MCP server of its launch: {tools['mcp']} since {AT}" if tools and line else ""
+    told = f"  MCP server of its launch: {tools['mcp']} for 3h" if tools and line else ""
     assert (told in explained.splitlines()) is bool(told)
     assert synapse("list", "--json").json[0]["tools"] == tools
 
 
 def test_explain_lists_the_observation_of_each_source(synapse: Cli, start: HostFactory) -> None:
     start().state["sightings"] = [
-        {"source": "exit", "state": "", "detail": "it runs", "at": "10:30"},
-        {"source": "screen", "state": "ready", "detail": "prompt seen", "at": "10:31"},
+        {"source": "exit", "state": "", "detail": "it runs", "at": HOURS_AGO},
+        {"source": "screen", "state": "ready", "detail": "prompt seen", "at": HOURS_AGO},
     ]
 
     lines = synapse("status", "codex", "--explain").out.splitlines()
 
-    assert lines[-1] == "  → screen       ready     10:31  prompt seen"
+    assert lines[-1] == "  → screen       ready     3h ago    prompt seen"
     assert lines[-2].startswith("    exit")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synapse.cli.output import print_notice, print_part, print_result
 from synapse.cli.tables import painted, table
-from synapse.client.lines import cut, plain, short_path, width
+from synapse.client.lines import cut, cut_path, plain, short_path, width
 from synapse.core.override import override
 
 
@@ -85,3 +85,35 @@ def test_only_our_own_colour_codes_reach_a_terminal(monkeypatch: pytest.MonkeyPa
 
     assert out.getvalue().decode() == "\x1b[32mready\x1b[0m a[2Jb[8mc1m 日本語 👩\u200d💻\tx\ny\n]0;title"
     assert err.getvalue().decode() == "Error: [2J\nno agent\n→ synapse list\n"
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.text(), st.text(), st.text(), st.text(), st.text()), min_size=1, max_size=4),
+    st.integers(min_value=40, max_value=120),
+    st.integers(min_value=0, max_value=5),
+)
+def test_every_line_of_a_table_fits_whatever_is_in_its_cells(
+    rows: list[tuple[str, ...]], columns: int, elastic: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("synapse.cli.tables.line_width", lambda: columns)
+        patch.setenv("NO_COLOR", "1")
+
+        lines = table(("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER"), rows, elastic=elastic).splitlines()
+
+    assert all(width(line) <= columns for line in lines)
+
+
+def test_columns_that_fit_are_not_cut_for_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.cli.tables.line_width", lambda: 60)
+
+    _, line = table(
+        ("NAME", "STATE", "TEXT", "FOLDER"), [("ada", "ready", "y" * 50, f"/srv/{'x' * 60}/src")], elastic=2
+    ).splitlines()
+
+    assert line == f"ada   ready  {'y' * 19}…  …{'x' * 20}/src"
+
+
+def test_of_a_folder_the_end_is_kept() -> None:
+    assert cut_path("/srv/shop/設計/src", 12) == "…op/設計/src"
+    assert cut_path("/srv", 4) == "/srv"

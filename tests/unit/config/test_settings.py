@@ -187,6 +187,7 @@ NEVER = {
     "notify_webhook": "'https://example.com/'",
     "notify_ntfy": "'https://example.com/topic'",
     "notify_text": "true",
+    "mention_answers": "false",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,15 @@ async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_cycle_
     assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
     assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
     assert "waits for" in (await harness.task(mine.id)).attention
+
+
+async def test_a_line_that_a_person_typed_at_claudes_prompt_is_no_wait_of_claude() -> None:
+    harness = AgentHarness()
+    await codex_waits_for_claude(harness)
+
+    task = await harness.service.handle(replace(asked_back(), sender_task_id=""), Caller())
+
+    assert task.state is TaskState.SUBMITTED
 
 
 class BlindStore(MemoryStore):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +19,6 @@ from synapse.top.lines import (
     folded,
     glyphs_for,
     matches,
-    since,
     summary,
 )
 from tests.unit.top.statuses import NOW, Fields, ago, answered, asking, in_doubt, ready, working
@@ -89,14 +86,6 @@ def test_a_line_fits_any_terminal_whatever_agents_write(columns: int, text: str,
 
     assert width(shown) == columns
     assert shown.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (86_400, "1d"), (-5, "0s")]
-)
-def test_time_is_told_in_its_largest_unit(seconds: float, shown: str) -> None:
-    assert since(ago(seconds), NOW) == shown
-    assert since("", NOW) == since("soon", NOW + timedelta(1)) == ""
 
 
 def test_the_summary_counts_those_who_need_a_person() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from synapse.drivers.pty.notices import Notices, beside_cursor, line_above, over_bottom_row
+from synapse.drivers.pty.notices import Notice, Notices, beside_cursor, line_above, over_bottom_row
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.terminal.picture import Picture
 from synapse.terminal.screen import Screen
@@ -89,7 +89,7 @@ PAINTED = [
 @pytest.mark.parametrize("painted", PAINTED)
 def test_a_notice_beside_the_cursor_leaves_nothing_behind(painted: bytes) -> None:
     before = picture_after(painted)
-    words, undo = beside_cursor("[→ codex] sent, and more than fits", before)
+    words, undo = beside_cursor(Notice("[→ codex] sent, and more than fits", "synapse show 54241e7e"), before)
 
     during, after = picture_after(painted, words), picture_after(painted, words, undo)
 
@@ -98,7 +98,7 @@ def test_a_notice_beside_the_cursor_leaves_nothing_behind(painted: bytes) -> Non
 
 
 def test_a_notice_beside_the_cursor_is_readable() -> None:
-    words, _ = beside_cursor("[→ codex] sent", picture_after(b"> "))
+    words, _ = beside_cursor(Notice("[→ codex] sent"), picture_after(b"> "))
 
     assert picture_after(b"> ", words).lines[0] == ">  [→ codex] sent"
 
@@ -106,11 +106,11 @@ def test_a_notice_beside_the_cursor_is_readable() -> None:
 @pytest.mark.parametrize("painted", PAINTED)
 def test_a_notice_over_the_bottom_row_moves_nothing(painted: bytes) -> None:
     before = picture_after(painted)
-    after = picture_after(painted, over_bottom_row("x" * 100, before))
+    after = picture_after(painted, over_bottom_row(Notice("x" * 100), before))
 
     assert after.cursor == before.cursor
     assert after.lines[:-1] == before.lines[:-1]
-    assert after.lines[-1] == "x" * 39
+    assert after.lines[-1] == "x" * 38 + "…"
 
 
 def test_a_line_above_pushes_the_prompt_down_as_it_is() -> None:
@@ -218,3 +218,73 @@ def test_a_notice_waits_for_the_emulator(raw: int) -> None:
     notices.tick()
 
     assert b"note" in paper.shown
+
+
+ANSWER = ("[← codex] 設計 is done, and all of the tests pass now", "synapse show 54241e7e")
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (79, "[← codex] 設計 is done, and all of the tests pass now  (synapse show 54241e7e)"),
+        (50, "[← codex] 設計 is done, …  (synapse show 54241e7e)"),
+        (30, "[← codex] 設計 is done, and a…"),
+        (5, "[← c…"),
+        (0, ""),
+    ],
+)
+def test_a_notice_is_cut_so_that_its_command_fits_or_loses_the_command_first(columns: int, shown: str) -> None:
+    assert Notice(*ANSWER).fitted(columns) == shown
+
+
+def test_a_notice_with_a_command_stays_until_it_was_read(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add(*ANSWER)
+
+    assert bench.notices.tick() == 20.0
+    bench.clock.advance(19)
+    bench.notices.tick()
+    assert bench.taken().count(b"codex") == 1
+    bench.clock.advance(1)
+    assert bench.notices.tick() is None
+
+
+def test_an_answer_replaces_what_was_sent_at_once_and_the_next_answer_waits_for_it(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("sent")
+    bench.notices.tick()
+    bench.notices.add("first", "look")
+    bench.notices.add("second", "look")
+    bench.taken()
+
+    bench.notices.tick()
+    assert b"first" in bench.taken()
+    assert bench.notices.tick() == 3.0
+    assert b"second" not in bench.taken()
+    bench.clock.advance(3.0)
+    bench.notices.tick()
+    assert b"second" in bench.taken()
+
+
+def test_a_key_brings_the_next_answer(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("first", "look")
+    bench.notices.add("second", "look")
+    bench.notices.tick()
+
+    bench.notices.key_typed()
+    bench.notices.tick()
+
+    assert b"second" in bench.taken()
+
+
+def test_at_a_cooked_prompt_an_answer_takes_one_row_and_the_persons_own_text_is_never_cut(cooked: int) -> None:
+    bench = Bench(cooked, b"> ")
+    bench.notices.add("x" * 90, "look")
+    bench.notices.add("y" * 50)
+    bench.notices.tick()
+    assert bench.notices.tick() is None
+
+    picture = bench.screen.picture()
+    assert picture is not None
+    assert picture.lines[:4] == ("x" * 30 + "…  (look)", "y" * 40, "y" * 10, ">")
