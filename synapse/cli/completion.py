@@ -19,7 +19,20 @@ source <(synapse completion bash)                                            in 
 source <(synapse completion zsh)                                             in ~/.zshrc
 synapse completion fish > ~/.config/fish/completions/synapse.fish
 """
-TAKE_AGENTS = ("answer", "approve", "attach", "deny", "logs", "queue", "restart", "send", "status", "stop", "tasks")
+TAKE_AGENTS = (
+    "answer",
+    "approve",
+    "attach",
+    "deny",
+    "diff",
+    "logs",
+    "queue",
+    "restart",
+    "send",
+    "status",
+    "stop",
+    "tasks",
+)
 TAKE_PROFILES = ("start",)
 
 BASH = """\
@@ -39,6 +52,7 @@ _synapse() {
       dashboard) words="sessions revoke" ;;
       external) words="add list send cancel remove" ;;
       mcp) words="config" ;;
+      worktrees) words="remove" ;;
       help) words="%(verbs)s" ;;
     esac
   fi
