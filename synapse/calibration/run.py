@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.calibration.checks import EXIT_SECONDS, ROWS
+from synapse.calibration.checks import EXIT_SECONDS, READY_SECONDS, ROWS
 from synapse.calibration.model_server import Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
@@ -21,7 +21,6 @@ from synapse.drivers.pty.process import locate
 from synapse.terminal.profile import Profile
 
 _START_SECONDS: Final = 60.0
-_READY_SECONDS: Final = 60.0
 _RECOVERY_SECONDS: Final = 10.0
 LAST_ROW: Final = "exit"
 
@@ -87,7 +86,7 @@ def _start(trial: Trial, profile: str) -> Finding:
     ran = trial.sandbox.synapse(*words, seconds=_START_SECONDS)
     if ran.code != 0:
         raise AgentFailed(f"{profile} could not be started: {ran.notices.strip()}")
-    _wait_until_ready(trial, _READY_SECONDS)
+    _wait_until_ready(trial, READY_SECONDS)
     status = trial.sandbox.ask("/status")
     state = str(status.get("state", "gone"))
     seen = READY if state == READY else f"{state}: {status.get('why', 'its program ended')}"

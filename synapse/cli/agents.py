@@ -45,6 +45,7 @@ from synapse.client.lines import plain, short_number, short_path
 from synapse.client.views import (
     FINISHED,
     attention_of,
+    conversation_of,
     message_of,
     note_of,
     question_of,
@@ -114,6 +115,7 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "question",
         "store_fault",
         "tools",
+        "conversation",
         "owes",
         "usage",
     ):
@@ -276,8 +278,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"
         )
-    if tools_of(body):
-        print_result(f"  tools    {plain(tools_of(body))}")
+    _show_launch(body)
     _show_usage(object_in(body, "usage"), entry)
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_owed(body)
@@ -296,6 +297,12 @@ def _show_usage(usage: dict[str, Any], entry: AgentEntry) -> None:
     if overall:
         counts = f"{short_number(today)} tokens today, {short_number(overall)} in all"
         print_result(f"  usage    {counts}  (synapse usage {short_name(entry)})")
+
+
+def _show_launch(body: dict[str, Any]) -> None:
+    for label, value in (("tools", tools_of(body)), ("talk", conversation_of(body))):
+        if value:
+            print_result(f"  {label:<8} {plain(value)}")
 
 
 def _show_owed(body: dict[str, Any]) -> None:

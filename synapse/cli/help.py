@@ -5,7 +5,7 @@ from synapse.cli.main import VERBS, find_verb
 from synapse.cli.output import print_result
 
 USAGE = """\
-usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [--no-mcp] [-- ARGUMENTS]
+usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [--no-mcp] [--resume] [-- ARGUMENTS]
        synapse VERB …
        synapse --version
 
@@ -15,7 +15,7 @@ A profile is a program that runs as an agent: claude, codex, gemini, opencode, c
 EXAMPLES = """\
 examples:
   synapse claude                                 run claude in this terminal, as an agent
-  synapse claude --name reviewer -- --resume     with a name, and an argument for claude
+  synapse claude --name reviewer -- --continue   with a name, and an argument for claude
   synapse start codex                            run codex in the background
   synapse send codex "review this" --response    wait for the answer and print it
   synapse list                                   list running agents

@@ -14,13 +14,15 @@ from synapse.config.settings import Settings, load_settings
 from synapse.core.address import nearest, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, UnknownProfile
+from synapse.host.conversations import RESUME
 from synapse.host.membership import ACCEPT_FROM, ROLE, TEAM, Membership, new_membership
 
 PROFILE_EXAMPLES = """
 synapse claude
 synapse claude --name reviewer
 synapse codex --port 8125
-synapse claude -- --resume          arguments after -- are for claude
+synapse claude --resume             go on with the conversation of its last run
+synapse claude -- --continue        arguments after -- are for claude
 """
 VALUED_OPTIONS = ("--name", "--port", ROLE, TEAM, ACCEPT_FROM)
 """The options of `add_host_options` that take a value."""
@@ -58,6 +60,7 @@ def run_profile(arguments: list[str]) -> int:
         mcp=settings.mcp and not options.no_mcp,
         settings=settings,
         membership=chosen_membership(options),
+        resume=options.resume,
     )
 
 
@@ -67,6 +70,9 @@ def add_host_options(parser: VerbParser) -> None:
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
     parser.add_argument("--no-instructions", action="store_true", help="do not give the agent the initial instructions")
     parser.add_argument("--no-mcp", action="store_true", help="do not give its model the tools to send and reply (MCP)")
+    parser.add_argument(
+        RESUME, action="store_true", help="go on with the conversation of this agent's last run, if it is known"
+    )
     add_membership_options(parser)
 
 
@@ -113,8 +119,8 @@ def run_scripted(arguments: list[str]) -> int:
     parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
     parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
     add_membership_options(parser)
-    # `synapse start` adds these; a script has no terminal, and needs neither instructions nor tools.
-    for hidden in ("--headless", "--no-instructions", "--no-mcp", "--json"):
+    # `synapse start` adds these; a script has no terminal, and needs neither instructions nor tools nor a conversation.
+    for hidden in ("--headless", "--no-instructions", "--no-mcp", RESUME, "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
     from synapse.host.scripted import run_script

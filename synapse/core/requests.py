@@ -78,6 +78,15 @@ NO_TOOLS: Final = ToolsStatus(way=ToolsWay.NONE, mcp=McpState.OFF, why="it runs 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationStatus:
+    """Whether an agent's CLI goes on with the conversation of the agent's last run."""
+
+    resumed: bool = False
+    why: str = ""
+    """Why it began anew although it was to go on; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
     """The result of GetStatus: what an agent's host says about itself."""
 
@@ -95,6 +104,8 @@ class HostStatus:
     store_fault: str = ""
     """Why the store cannot write, so that every message is refused; empty while it can."""
     tools: ToolsStatus = NO_TOOLS
+    conversation: ConversationStatus | None = None
+    """None for an agent without a CLI whose conversations are known."""
     owes: tuple[Task, ...] = ()
     """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
     finished: tuple[Task, ...] | None = None

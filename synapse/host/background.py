@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -28,6 +28,7 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
+from synapse.host.conversations import RESUME
 from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
 
@@ -35,6 +36,10 @@ LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
 """The environment variable that names the agent that started a host: the host outlives the command that started it,
 and so loses its ancestors.
 """
+RESTART: Final = signal.SIGUSR1
+"""Tells a host to restart with its own command line. Its sender cannot give the host any further rights."""
+RESTART_FRESH: Final = signal.SIGUSR2
+"""As RESTART; its CLI begins a new conversation."""
 # Longer than a host waits for the store's lock and then needs to exit, so that its own error is shown.
 START_SECONDS: Final = 40.0
 STOP_SECONDS: Final = 10.0
@@ -57,6 +62,8 @@ class HostLaunch:
     arguments: Sequence[str] = ()
     folder: str | None = None
     membership: Membership = NO_MEMBERSHIP
+    resume: bool = field(default=False, compare=False)
+    """Whether it goes on with the conversation of the agent's last run; two launches that differ in it are the same."""
 
     def command(self) -> list[str]:
         """Returns the command line of the host."""
@@ -66,6 +73,7 @@ class HostLaunch:
             *([] if self.instructions else ["--no-instructions"]),
             *([] if self.mcp else ["--no-mcp"]),
             *self.membership.options(),
+            *([RESUME] if self.resume else []),
         ]
         rest = ["--", *self.arguments] if self.arguments else []
         # -P: a folder named `synapse` in the working directory must not be imported as this package.
@@ -77,12 +85,14 @@ def host_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
 
 
-def restart_process(port: int) -> NoReturn:
+def restart_process(port: int, *, resume: bool) -> NoReturn:
     """Executes this host anew with its program, options, environment and port. Raises OSError."""
     arguments = sys.orig_argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    same_port = [] if "--port" in arguments[:end] else ["--port", str(port)]
-    os.execv(sys.executable, [sys.executable, *arguments[:end], *same_port, *arguments[end:]])  # noqa: S606 - our own command line
+    ours = [argument for argument in arguments[:end] if argument != RESUME]
+    ours += [] if "--port" in ours else ["--port", str(port)]
+    ours += [RESUME] if resume else []
+    os.execv(sys.executable, [sys.executable, *ours, *arguments[end:]])  # noqa: S606 - our own command line
 
 
 def start_host(launch: HostLaunch, registry: FileRegistry, logs: Path) -> AgentEntry:
@@ -159,20 +169,23 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
     registry.remove_dead(entry)
 
 
-def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path) -> AgentEntry:
+def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path, *, resume: bool = True) -> AgentEntry:
     """Tells a host to restart with its own command line, and returns its new entry once it accepts messages.
+
+    Its CLI goes on with its conversation if `resume`, and begins anew otherwise.
 
     Raises:
         UnsupportedOperation: its version cannot restart, or its process is not visible from here.
         AgentExited: it ended instead; the hint has the last lines of its output.
         AgentUnresponsive: it did not start in time.
     """
-    if not is_running(entry.pid, entry.pid_started) or not catches(entry.pid, signal.SIGUSR1):
+    order = RESTART if resume else RESTART_FRESH
+    if not is_running(entry.pid, entry.pid_started) or not catches(entry.pid, order):
         raise UnsupportedOperation(
             f"{entry.agent_id} cannot restart itself, and an agent may not start it with other rights",
             hint=f"a person can run `synapse restart {entry.agent_id}` in their own shell",
         )
-    os.kill(entry.pid, signal.SIGUSR1)
+    os.kill(entry.pid, order)
     clock = SystemClock()
     deadline = clock.monotonic() + START_SECONDS
     while clock.monotonic() < deadline:

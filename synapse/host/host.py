@@ -2,7 +2,7 @@
 
     reserve → open the store → start the agent → serve, deliver, reply, sweep → the agent ends → shut down
        ↑                                                                                             │
-       └──────────────────── restart (SIGUSR1): the process executes itself anew ────────────────────┘
+       └────────────── restart (SIGUSR1, SIGUSR2): the process executes itself anew ─────────────────┘
 
 The agent starts before the parts that serve it are built, because importing some of them takes a while.
 """
@@ -27,7 +27,7 @@ from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.waiting import pause
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
-from synapse.host.background import restart_process
+from synapse.host.background import RESTART, RESTART_FRESH, restart_process
 from synapse.host.identity import HostIdentity, acquire_inbox, holders_of, release_inbox
 from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 REGISTRY_CHECK_SECONDS: Final = 1.0
 """How often a host checks that its registry entry exists: one file, a few microseconds."""
-RESTART: Final = signal.SIGUSR1
-"""Tells a host to restart with its own command line. Its sender cannot give the host any further rights."""
 MAX_UNPROVEN: Final = 64
 """The limit of connections of other users, who have to show the token."""
 MAX_UNPROVEN_PER_USER: Final = 32
@@ -63,6 +61,8 @@ class Host:
         self._settings = settings
         self.restarts = False
         """Whether the process is to restart after `run`."""
+        self.resumes = True
+        """Whether its CLI is to go on with its conversation then."""
         self.original_limit: Limit | None = None
         """The limit of open files that this process was started with; set when `run` raises it."""
 
@@ -99,7 +99,7 @@ class Host:
         )
         plan = await runtime.plan_recovery()
         server = open_server(self._identity, agent, runtime.service, self._registry, self._settings)
-        stop = stop_signal(RESTART)
+        stop = stop_signal(RESTART, RESTART_FRESH)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve())
             await server.wait_started()
@@ -119,7 +119,8 @@ class Host:
             jobs.append(group.create_task(runtime.settle_doubts()))
             ends: set[asyncio.Future[Any]] = {stop, replaced, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            self.restarts = stop.done() and stop.result() == RESTART
+            self.restarts = stop.done() and stop.result() in (RESTART, RESTART_FRESH)
+            self.resumes = stop.done() and stop.result() == RESTART
             why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
             if is_replaced := replaced.done():
                 why = "another process took its inbox over"
@@ -189,7 +190,7 @@ async def run_host(identity: HostIdentity, start: StartAgent, settings: Settings
     if host.restarts:
         if host.original_limit is not None:
             set_file_limit(host.original_limit)
-        restart_process(identity.entry.port)
+        restart_process(identity.entry.port, resume=host.resumes)
     return status
 
 

@@ -28,11 +28,11 @@ from synapse.config import process
 from synapse.config.process import SystemClock, log_to, new_id
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import short_name
-from synapse.core.agent import AgentEntry
-from synapse.core.driver import SendOutcome
+from synapse.core.agent import READY, AgentEntry
+from synapse.core.driver import AgentStatus, SendOutcome
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import Choice
-from synapse.core.requests import SECRET_HEADER
+from synapse.core.requests import SECRET_HEADER, ConversationStatus
 from synapse.core.task import Task
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
@@ -57,6 +57,7 @@ from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.drivers.pty.pump import PersonStreams
 from synapse.host.agent import RunningAgent
 from synapse.host.agent_command import AgentCommand, command_path, launch_folder
+from synapse.host.conversations import RunRecord
 from synapse.host.host import run_host
 from synapse.host.identity import reserve
 from synapse.host.membership import Membership
@@ -68,6 +69,7 @@ from synapse.store.usage import UsageWriter, usage_path
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
 from synapse.tasks.service import HookEndpoint
 from synapse.terminal.profile import Profile
+from synapse.terminal.reading import compact
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     mcp: bool,
     settings: Settings,
     membership: Membership,
+    resume: bool,
 ) -> int:
     """Runs an agent until its program ends; returns the program's exit status.
 
@@ -130,12 +133,12 @@ def run_agent(  # noqa: PLR0913 - the options of the command line
     person = None if headless else PersonTerminal()
 
     async def start(me: AgentEntry) -> RunningAgent:
-        return await _start(me, profile, tuple(arguments), settings, person, mcp=mcp)
+        return await _start(me, profile, tuple(arguments), settings, person, mcp=mcp, resume=resume)
 
     return process.run(run_host(identity, start, settings, instructions=instructions and profile.instructions))
 
 
-async def _start(
+async def _start(  # noqa: PLR0913 - the options of the command line
     me: AgentEntry,
     profile: Profile,
     arguments: tuple[str, ...],
@@ -143,6 +146,7 @@ async def _start(
     person: PersonTerminal | None,
     *,
     mcp: bool,
+    resume: bool,
 ) -> RunningAgent:
     clock = SystemClock()
     folder = launch_folder(settings.home, me.agent_id)
@@ -164,7 +168,8 @@ async def _start(
         person_terminal=person.source if person and person.is_terminal else None,
         settings=person.settings if person else None,
     )
-    signals = CliSignals(me, profile, settings, plain.env, tools)
+    record = RunRecord(settings.home, me, sys.orig_argv, clock)
+    signals = CliSignals(me, profile, settings, plain.env, tools, record, resume=resume)
     mentions = MentionSender(me, FileRegistry(settings.registry))
     # People who attach later type `@agent` lines too.
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
@@ -179,9 +184,12 @@ async def _start(
         secret.remove()
         raise
     mentions.notify = program.say
+    if anew := signals.conversation.why if signals.conversation else "":
+        program.say(f"a new conversation: {anew}")
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
     usage = UsageWriter(usage_path(settings.home), me, clock)
     driver = PtyDriver(program, profile, clock, prompt_files, usage)
+    driver.watch(signals.note_status)
     signals.start(driver, program.pid)
     driver.use(signals.recheck, signals.answer, signals.sender)
     if person is not None:
@@ -199,6 +207,9 @@ async def _start(
         on_stopped=lambda tasks: report_queued_messages(me, tasks, is_person_there=person is not None),
         on_served=program.load_screen,
         reconcile=signals.reconcile,
+        conversation=signals.conversation,
+        told=signals.told,
+        note_told=record.tell,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
         lacks=profile.lacks,
@@ -232,6 +243,8 @@ def _stopper(
         is_first, has_stopped = not has_stopped, True
         has_exited = program.exited.done() and is_first
         await driver.stop()
+        if has_exited:
+            signals.note_exit()
         if has_exited and person is None:
             await asyncio.to_thread(report_exit, program, driver)
         if person is not None:
@@ -294,9 +307,21 @@ def _identity(me: AgentEntry, settings: Settings) -> dict[str, str]:
 class CliSignals:
     """The adapter of one launch. Without an adapter in the profile, its methods do nothing."""
 
-    def __init__(
-        self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str], tools: ToolServer
+    def __init__(  # noqa: PLR0913 - what a launch is made of
+        self,
+        me: AgentEntry,
+        profile: Profile,
+        settings: Settings,
+        env: Mapping[str, str],
+        tools: ToolServer,
+        record: RunRecord,
+        *,
+        resume: bool,
     ) -> None:
+        """`resume` says whether the CLI is to go on with the conversation of the run before, by its record."""
+        self._record = record
+        self._before = record.last()
+        self._was_ready = False
         self._secret = secrets.token_urlsafe(24)
         context = LaunchContext(
             folder=launch_folder(settings.home, me.agent_id),
@@ -312,15 +337,24 @@ class CliSignals:
             start_command=start_command(me),
             started=me.started_at,
             tools=tools,
+            resume=self._before.session if resume and self._before else "",
+            converse=record.converse,
         )
         self._adapter: Adapter | None = adapter_for(profile, context)
         self.lacks_tools = ""
         """Why the CLI was not given the MCP server of its launch; known after `prepare`."""
+        self.conversation: ConversationStatus | None = None
+        """Whether the CLI goes on with the conversation of the run before; known after `prepare`, if ever."""
 
     @property
     def hook_endpoint(self) -> HookEndpoint | None:
         """The endpoint that the CLI's hooks report to."""
         return HookEndpoint(secret=self._secret, receive=self._adapter.receive) if self._adapter else None
+
+    @property
+    def told(self) -> str:
+        """The digest of the instructions that the conversation was given in the run before; empty for a new one."""
+        return self._before.told if self._before and self.conversation and self.conversation.resumed else ""
 
     def prepare(self, launch: Launch, arguments: tuple[str, ...]) -> Launch:
         """Returns the launch with the arguments and environment that turn signals on.
@@ -328,15 +362,30 @@ class CliSignals:
         `arguments` are the person's own, at the end of the launch's command.
         """
         if self._adapter is None:
+            self._record.begin(None)
             return launch
         prepared = self._adapter.prepare(arguments)
         self.lacks_tools = prepared.lacks_tools
+        self.conversation = ConversationStatus(resumed=prepared.resumes, why=prepared.begins_anew)
+        if prepared.begins_anew:
+            log.warning("conversation_not_resumed", extra={"why": prepared.begins_anew})
+        self._record.begin(self._before if prepared.resumes else None)
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 
     def start(self, listener: SignalListener, pid: int) -> None:
         if self._adapter is not None:
             self._adapter.start(listener, pid)
+
+    def note_status(self, status: AgentStatus) -> None:
+        """Notes that the CLI was ready once."""
+        self._was_ready = self._was_ready or status.state == READY
+
+    def note_exit(self) -> None:
+        """Notes that the CLI has ended by itself: if it was never ready, the next run begins a new conversation."""
+        if self.conversation and self.conversation.resumed and not self._was_ready:
+            log.warning("conversation_given_up", extra={"why": "the CLI ended before it was ready"})
+            self._record.converse("")
 
     def recheck(self) -> None:
         if self._adapter is not None:
@@ -350,14 +399,25 @@ class CliSignals:
         """Returns what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 
-    async def reconcile(self, key: str) -> SendOutcome:
-        """Finds out what became of a message that an earlier host was sending; see `adapters.adapter.ApiSender`."""
+    async def reconcile(self, key: str, typed: str) -> SendOutcome:
+        """Finds out what became of a message that an earlier host was sending or typing.
+
+        The CLI's API knows it by its key (see `adapters.adapter.ApiSender`), its transcript by the line that was typed.
+        """
+        if typed and await asyncio.to_thread(self._has_prompt, typed):
+            return SendOutcome.TAKEN
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDER_SECONDS):
                 while (sender := self.sender()) is None:
                     await pause(_SENDER_LOOK_SECONDS)
                 return await sender.reconcile(key)
         return SendOutcome.UNKNOWN
+
+    def _has_prompt(self, typed: str) -> bool:
+        """Returns whether the conversation of the agent's last run has the line that was typed."""
+        if self._adapter is None or self._before is None or not self._before.session:
+            return False
+        return any(compact(typed) in compact(prompt) for prompt in self._adapter.prompts(self._before.session))
 
     def correction(self, shown: str) -> str:
         """Returns a correction of the CLI's last output, if that would mislead a person; else an empty string."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from synapse.core.types import Clock
 from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import Script, read_script
 from synapse.host.agent import RunningAgent
+from synapse.host.conversations import RunRecord
 from synapse.host.host import run_host
 from synapse.host.identity import SCRIPTED, reserve
 from synapse.host.membership import Membership
@@ -44,6 +46,7 @@ def run_script(
     log_to(settings.logs, identity.entry.agent_id, name)
 
     async def start(me: AgentEntry) -> RunningAgent:
+        RunRecord(settings.home, me, sys.orig_argv, clock).begin(None)
         return replace(play(script, clock), on_served=lambda: introduce(me))
 
     return process.run(run_host(identity, start, settings, instructions=False))

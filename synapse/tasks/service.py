@@ -39,6 +39,7 @@ from synapse.core.requests import (
     CancelTask,
     ChangeTask,
     CommandResult,
+    ConversationStatus,
     CreateTask,
     DeletePushConfig,
     DeleteTask,
@@ -138,6 +139,7 @@ class AgentTasks:
         clock: Clock,
         hook_reports: HookReports | None = None,
         tools: ToolReports | None = None,
+        conversation: ConversationStatus | None = None,
         read_screen: ReadScreen | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
@@ -159,6 +161,7 @@ class AgentTasks:
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
         self._tools = tools
+        self._conversation = conversation
         self._read_screen = read_screen
         self._push_configs = push_configs
         self._answers_directly = answers_directly
@@ -285,6 +288,7 @@ class AgentTasks:
             questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
             tools=NO_TOOLS if self._tools is None else self._tools.status(),
+            conversation=self._conversation,
             owes=tuple(self._deferred.deferred()),
             finished=await self._finished.newest(request.finished) if request.finished else None,
         )

@@ -23,6 +23,7 @@ from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.task_metadata import waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
+from synapse.tasks.admission import envelope_line
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 _CLEAR_SECONDS: Final = 4.0
 """How long a decision waits for the text of the message to be cleared from the agent's input."""
 
-_HAS_IT: Final = "its server has it in a conversation of the earlier program"
+_HAS_IT: Final = "its CLI has it in a conversation of the earlier program"
 
 
 class InDoubt:
@@ -84,14 +85,17 @@ class InDoubt:
         """Whether a message is in doubt."""
         return any(map(_needs_decision, self._journal.open_tasks()))
 
-    async def reconcile(self, ask: Callable[[str], Awaitable[SendOutcome]]) -> None:
-        """Settles the doubts that an earlier host left, by what the CLI says; `ask` takes the key of a message."""
+    async def reconcile(self, ask: Callable[[str, str], Awaitable[SendOutcome]]) -> None:
+        """Settles the doubts that an earlier host left, by what the CLI says.
+
+        `ask` takes the key of a message, and the line that was typed for it, if no other message of its task has that.
+        """
         for task in filter(_needs_decision, self._journal.open_tasks()):
             # Nobody decides meanwhile: the CLI would withdraw the message that a person lets us send again.
             async with self._deciding:
                 if self._worker.current == task.id or not _needs_decision(await self._journal.load(task.id)):
                     continue
-                outcome = await ask(message_key(task.id, last_prompt(task)))
+                outcome = await ask(message_key(task.id, last_prompt(task)), _own_line(task))
                 # It may have been canceled.
                 latest = await self._journal.load(task.id)
                 if _needs_decision(latest):
@@ -239,6 +243,14 @@ class ReplyRecovery:
 
 def _needs_decision(task: Task) -> bool:
     return is_in_doubt(task) and bool(task.attention)
+
+
+def _own_line(task: Task) -> str:
+    """Returns the line that was typed for the last message of a task; empty if an earlier one had the same."""
+    last = last_prompt(task)
+    line = envelope_line(task, last)
+    others = (message for message in task.history if message.message_id != last.message_id)
+    return "" if any(envelope_line(task, message) == line for message in others) else line
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:

@@ -197,6 +197,7 @@ def status_object(status: HostStatus) -> Wire:
         "store_fault": status.store_fault,
         "tools": _tools(status.tools),
         "usage": None if status.usage is None else _usage(status.usage),
+        "conversation": _conversation(status),
         "sightings": [
             {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
             for one in view.observations
@@ -209,6 +210,12 @@ def status_object(status: HostStatus) -> Wire:
 
 def _usage(usage: AgentUsage) -> Wire:
     return {"today": usage_object(usage.today), "total": usage_object(usage.overall)}
+
+
+def _conversation(status: HostStatus) -> Wire | None:
+    """Returns whether the agent's CLI goes on with its last conversation, and why not if it was to."""
+    told = status.conversation
+    return None if told is None else {"resumed": told.resumed, "why": told.why}
 
 
 def _held(status: HostStatus) -> Wire | None:

@@ -146,7 +146,7 @@ def test_completion_knows_verbs_profiles_and_options(synapse: Cli, shell: str) -
     assert "broadcast" in script
     assert "gemini" in script
     assert "reply-to" in script
-    assert "--resume" not in script
+    assert "--continue" not in script
 
 
 def test_external_agents_need_an_action(synapse: Cli) -> None:

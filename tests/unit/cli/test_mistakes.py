@@ -18,13 +18,17 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["keys", "create", "ci", "--expire=30d"], "unknown option --expire", "did you mean --expires?"),
         (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
         (["config", "set", "x"], "unexpected argument 'set'", "synapse config --help"),
-        (["dummy", "--resume"], "unknown option --resume", "after `--`:  synapse dummy -- --resume"),
+        (["dummy", "--continue"], "unknown option --continue", "after `--`:  synapse dummy -- --continue"),
         (
             ["dummy", "fix it"],
             "unexpected argument 'fix'",
             "put arguments for dummy itself after `--`:  synapse dummy -- …",
         ),
-        (["start", "dummy", "--resume"], "unknown option --resume", "after `--`:  synapse start dummy -- --resume"),
+        (
+            ["start", "dummy", "--continue"],
+            "unknown option --continue",
+            "after `--`:  synapse start dummy -- --continue",
+        ),
         (
             ["start", "--name", "bob", "dummy", "--model", "x"],
             "unknown option --model",

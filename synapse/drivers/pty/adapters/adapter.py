@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -71,6 +71,11 @@ class LaunchContext:
     """When the CLI is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
     tools: ToolServer = ToolServer()
     """Given to the CLI for this launch only, together with the permission to use exactly these."""
+    resume: str = ""
+    """The session of the agent's last run that the CLI is to go on with; empty for a new conversation."""
+    converse: Callable[[str], None] = lambda _: None
+    """Takes the CLI's own id of its session each time a turn begins in it; an empty one when a person has begun a
+    conversation that has no turn yet. Called in the loop's thread."""
 
     @property
     def home(self) -> Path:
@@ -86,6 +91,10 @@ class Prepared:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks_tools: str = ""
     """Why the CLI was not given the MCP server of its launch; empty if it was, or if the launch has none."""
+    resumes: bool = False
+    """Whether the CLI goes on with the session `LaunchContext.resume`."""
+    begins_anew: str = ""
+    """Why it does not, where the launch has one."""
 
 
 class NotTaken(Exception):
@@ -189,6 +198,10 @@ class Adapter(Protocol):
         """Returns what sends messages without typing; None while the CLI has no such way."""
         ...
 
+    def prompts(self, session: str, /) -> Iterable[str]:
+        """Returns the prompts in the transcript of a session; none if it is gone. Called in a thread."""
+        ...
+
     def correction(self, shown: str, /) -> str:
         """Returns a correction of the CLI's last output where that misleads a person; empty where it does not.
 
@@ -215,6 +228,37 @@ def knows_flag(flag: str, launch: LaunchContext) -> bool:
         remembered[key] = flag in _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
         _write_flags(launch.flags_file, dict(list(remembered.items())[-_MAX_REMEMBERED:]))
     return remembered[key]
+
+
+def why_anew(
+    launch: LaunchContext,
+    arguments: tuple[str, ...],
+    *,
+    knows: str,
+    choosing: tuple[str, ...],
+    folder_of: Callable[[str], str | None],
+) -> str:
+    """Returns why the CLI begins a new conversation instead of `launch.resume`; empty if it goes on with that.
+
+    `knows` is what the help of a version that can resume has (empty: all can). By the flags in `choosing` a person
+    chooses the conversation. `folder_of` returns the folder that a session belongs to, or None if it is gone.
+    """
+    if not launch.resume:
+        return ""
+    if is_given(choosing, arguments):
+        return "its own arguments choose the conversation"
+    folder = folder_of(launch.resume)
+    if folder is None:
+        return "its CLI no longer has the conversation of the last run"
+    if Path(folder).resolve() != launch.working_dir.resolve():
+        return "the conversation of the last run belongs to another folder"
+    return "" if not knows or knows_flag(knows, launch) else f"this version does not know {knows}"
+
+
+def is_given(flags: tuple[str, ...], arguments: tuple[str, ...]) -> bool:
+    """Returns whether one of the flags is among a person's arguments: `--flag`, `--flag=value`, or `-f`."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(argument.partition("=")[0] in flags for argument in ours)
 
 
 def values_of(flag: str, arguments: tuple[str, ...]) -> list[str]:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -34,19 +34,20 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     ToolServer,
     knows_flag,
+    why_anew,
 )
 from synapse.drivers.pty.adapters.codex_client import CodexClient, CodexUsage
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
-    one_file,
     open_files,
+    prompts_in,
     shows_open_files,
 )
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
-from synapse.terminal.signals.report import Record, table_at, text_at
+from synapse.terminal.signals.report import Record, SignalKind, table_at, text_at
 from synapse.terminal.signals.usage import CodexRolloutUsage
 
 NO_DAEMON: Final = "--no-daemon"
@@ -60,8 +61,14 @@ _RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
 # drops `--profile`; other verbs have no TUI, or no server.
 _CONFIG_FLAGS: Final = ("-c", "--config", "--enable", "--disable")
 _VALUE_FLAGS: Final = (*_CONFIG_FLAGS, "-m", "--model", "-s", "--sandbox", "-a", "--ask-for-approval")
+_WORD_FLAGS: Final = (
+    *(*_VALUE_FLAGS, "-i", "--image", "-p", "--profile", "--local-provider", "-C", "--cd", "--add-dir"),
+    *("--remote", "--remote-auth-token-env"),
+)
+"""All flags whose value is the next word."""
 _PLAIN_FLAGS: Final = ("--search", "--no-alt-screen", "--last", "--all")
-_VERBS: Final = ("resume", "fork")
+_RESUME: Final = "resume"
+_VERBS: Final = (_RESUME, "fork")
 
 _SERVERS: Final = "mcp_servers"
 _MARGIN_SECONDS: Final = 20.0
@@ -89,6 +96,7 @@ class CodexAppServerSignals:
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Starts the server, and lets the TUI use it."""
         lacks = lacks_tools(arguments, self._launch)
+        resumed, anew = resuming(arguments, self._launch)
         # With a server of its own, a TUI uses no shared one and refuses the flag.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
         if not lacks:
@@ -96,7 +104,12 @@ class CodexAppServerSignals:
         self._missing = self._start_server(remote)
         if self._missing:
             return self._rollout.prepare(arguments)
-        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote), lacks_tools=lacks)
+        return Prepared(
+            arguments=(_REMOTE, f"unix://{self._socket}", *resumed, *remote),
+            lacks_tools=lacks,
+            resumes=bool(resumed),
+            begins_anew=anew,
+        )
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         if self._server is None:
@@ -110,6 +123,7 @@ class CodexAppServerSignals:
             listener.report,
             self._end_with_server,
             listener.say,
+            self._launch.converse,
             CodexUsage(self._launch.started, listener.note_usage),
         )
         self._client.start()
@@ -129,6 +143,9 @@ class CodexAppServerSignals:
     def sender(self) -> ApiSender | None:
         """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        return self._rollout.prompts(session)
 
     def correction(self, shown: str, /) -> str:
         """Corrects the TUI, which says how to come back to a server that has ended with it."""
@@ -189,18 +206,22 @@ class CodexSignals:
         self._pid = 0
         self._follower: TranscriptFollower[Path | None] | None = None
         self._usage = CodexRolloutUsage()
+        self._followed: Path | None = None
+        self._thread = ""
+        """The conversation of the rollout that is followed."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         lacks = lacks_tools(arguments, self._launch)
         given = arguments if lacks else with_config(arguments, server_config(self._launch.tools))
         if NO_DAEMON not in arguments and knows_flag(NO_DAEMON, self._launch):
             given = (NO_DAEMON, *given)
-        return Prepared(arguments=given, lacks_tools=lacks)
+        resumed, anew = resuming(arguments, self._launch)
+        return Prepared(arguments=(*resumed, *given), lacks_tools=lacks, resumes=bool(resumed), begins_anew=anew)
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
-        self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._find, self._choose, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
@@ -217,6 +238,10 @@ class CodexSignals:
     def sender(self) -> ApiSender | None:
         """Returns None: its messages are typed."""
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        rollout = _rollout_of(session, self._launch)
+        return iter(()) if rollout is None else prompts_in(rollout, codex.read_record)
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -235,6 +260,13 @@ class CodexSignals:
         rollouts = sorted((_codex_home(self._launch) / "sessions" / day).glob("rollout-*.jsonl"), reverse=True)
         return next((path for path in rollouts if self._is_ours(first_record(path))), None)
 
+    def _choose(self, rollout: Path | None) -> Path | None:
+        if rollout is not None and rollout != self._followed:
+            self._followed, self._thread = rollout, codex.thread_of(first_record(rollout))
+            if self._thread != self._launch.resume:
+                self._launch.converse("")
+        return rollout
+
     def _is_ours(self, first: Record) -> bool:
         is_new = text_at(first, "timestamp") >= self._launch.started
         return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._launch.working_dir)
@@ -247,8 +279,32 @@ class CodexSignals:
         if used is not None:
             self._listener.note_usage(used)
         report = codex.read_record(record)
-        if report is not None:
-            self._listener.report(report)
+        if report is None:
+            return
+        if report.kind is SignalKind.SUBMITTED:
+            self._launch.converse(self._thread)
+        self._listener.report(report)
+
+
+def resuming(arguments: tuple[str, ...], launch: LaunchContext) -> tuple[tuple[str, ...], str]:
+    """Returns the words that go on with the conversation of the last run, or none and why."""
+    if not launch.resume:
+        return (), ""
+    if has_words(arguments):
+        # Another verb, or a prompt, which would be sent again.
+        return (), "its own arguments choose what it begins with"
+
+    def folder_of(thread: str) -> str | None:
+        rollout = _rollout_of(thread, launch)
+        return None if rollout is None else codex.working_dir(first_record(rollout))
+
+    anew = why_anew(launch, arguments, knows=_RESUME, choosing=(), folder_of=folder_of)
+    return ((), anew) if anew else ((_RESUME, launch.resume), "")
+
+
+def _rollout_of(thread: str, launch: LaunchContext) -> Path | None:
+    rollouts = (_codex_home(launch) / "sessions").glob(f"*/*/*/rollout-*{thread}.jsonl")
+    return next((path for path in rollouts if codex.thread_of(first_record(path)) == thread), None)
 
 
 def lacks_tools(arguments: tuple[str, ...], launch: LaunchContext) -> str:
@@ -325,6 +381,17 @@ def _toml_text(text: str) -> str:
 
 def _toml_list(texts: Iterable[str]) -> str:
     return f"[{','.join(map(_toml_text, texts))}]"
+
+
+def has_words(arguments: tuple[str, ...]) -> bool:
+    """Returns whether the arguments have a verb or a prompt."""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in _WORD_FLAGS:
+            next(rest, "")
+        elif not argument.startswith("-"):
+            return True
+    return "--" in arguments
 
 
 def works_remotely(arguments: tuple[str, ...]) -> bool:

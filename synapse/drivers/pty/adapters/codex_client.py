@@ -27,7 +27,7 @@ from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
 from synapse.drivers.pty.adapters.transcript import UsageTail
 from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
-from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, TextSoFar, table_at, tables_at, text_at
 from synapse.terminal.signals.usage import CodexRolloutUsage, CodexServerUsage
 
 _CLIENT_INFO: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
@@ -52,6 +52,7 @@ class CodexClient:
     """Implements ApiSender.
 
     `take` and `say` get the server's reports, `usage` what requests cost; `is_over` says whether the server has ended.
+    `converse` gets the conversation in which a turn begins; see `adapters.adapter.LaunchContext`.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class CodexClient:
         take: Callable[[SignalReport], None],
         is_over: Callable[[], bool],
         say: Callable[[TextSoFar], None] = lambda _: None,
+        converse: Callable[[str], None] = lambda _: None,
         usage: CodexUsage | None = None,
     ) -> None:
         self._socket = socket
@@ -67,6 +69,7 @@ class CodexClient:
         self._is_over = is_over
         self._say = say
         self._usage = usage
+        self._converse = converse
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
         self._queued_in = ""
@@ -208,12 +211,24 @@ class CodexClient:
             await self._find_thread(rpc)
             self._rpc = rpc
             tasks.append(asyncio.create_task(self._keep_subscribed(rpc)))
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            searching = asyncio.create_task(self._search(rpc))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                searching.cancel()
         finally:
             self._rpc, self._subscribed, self._queued_in = None, "", ""
             for task in tasks:
                 task.cancel()
             await rpc.close()
+
+    async def _search(self, rpc: RpcClient) -> None:
+        """Finds a conversation that its TUI resumes: no client is told of that, and it takes a moment."""
+        with suppress(OSError, RpcRefused):
+            while not self._events.thread:
+                await pause(_PAUSE_SECONDS)
+                await self._find_thread(rpc)
+                self._received.set()
 
     async def _find_thread(self, rpc: RpcClient) -> None:
         """Finds the conversation that began before we connected."""
@@ -227,13 +242,22 @@ class CodexClient:
                     self._usage.note_thread(table_at(result, "thread"))
 
     def _receive(self, message: Record) -> None:
+        before = self._events.thread
         for report in self._events.read(message):
-            self._take(report)
+            self._pass_on(report)
+        if before and before != self._events.thread:
+            # A person has begun or resumed another one.
+            self._converse("")
         if (saying := self._events.take_text()) is not None:
             self._say(saying)
         if self._usage is not None:
             self._usage.read(message, self._events.turn)
         self._received.set()
+
+    def _pass_on(self, report: SignalReport) -> None:
+        if report.kind is SignalKind.SUBMITTED:
+            self._converse(self._events.thread)
+        self._take(report)
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
         """Stays subscribed to the current conversation. The server refuses until its first turn is on disk."""
@@ -266,7 +290,7 @@ class CodexClient:
         result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
         for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
-                self._take(report)
+                self._pass_on(report)
 
 
 class CodexUsage:

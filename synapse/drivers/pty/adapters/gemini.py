@@ -21,6 +21,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     knows_flag,
     values_of,
+    why_anew,
 )
 from synapse.drivers.pty.adapters.transcript import (
     Tail,
@@ -43,6 +45,7 @@ from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
     name_session,
+    prompts_in,
     size_of,
 )
 from synapse.terminal.evidence import Source
@@ -50,7 +53,9 @@ from synapse.terminal.signals.gemini import GeminiChat
 from synapse.terminal.signals.report import Record, SignalKind, text_at
 from synapse.terminal.signals.usage import GeminiUsage
 
-_OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
+_RESUME_FLAG: Final = "--resume"
+_OLD_CONVERSATION: Final = (_RESUME_FLAG, "-r", "--session-file")
+_CHOOSING_CONVERSATION: Final = (*_OLD_CONVERSATION, "--session-id", "-p", "--prompt")
 _POLICY_FLAG: Final = "--policy"
 _CHOOSING_FLAGS: Final = ("-e", "--extensions", "--allowed-mcp-server-names")
 _SYSTEM_SETTINGS: Final = ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
@@ -84,10 +89,18 @@ class GeminiSignals:
         """Whether the launch's folder holds a policy of ours."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
+        anew = why_anew(
+            self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_CONVERSATION, folder_of=self._folder_of
+        )
+        resumes = bool(self._launch.resume) and not anew
+        if resumes:
+            self._session = self._launch.resume
+            named = (_RESUME_FLAG, self._session, *arguments)
+        else:
+            named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         if not self._session:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
-        return self._with_policy(arguments, named)
+        return replace(self._with_policy(arguments, named), resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -110,6 +123,10 @@ class GeminiSignals:
 
     def sender(self) -> ApiSender | None:
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        chat = self._chat_of(session)
+        return iter(()) if chat is None else prompts_in(chat, GeminiChat().read)
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -213,11 +230,22 @@ class GeminiSignals:
         chats = self._chats(f"*{session[:8]}*")
         return next((chat for chat in chats if text_at(first_record(chat), "sessionId") == session), None)
 
+    def _folder_of(self, session: str) -> str | None:
+        """Returns the working folder if the session is one of it, and an empty text if it is one of another folder."""
+        chat = self._chat_of(session)
+        if chat is None:
+            return None
+        is_ours = text_at(first_record(chat), "projectHash") == self._project_hash
+        return str(self._launch.working_dir) if is_ours else ""
+
+    @property
+    def _project_hash(self) -> str:
+        return hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
+
     def _opened_in(self, chat: Path) -> str:
         """Returns the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
-        folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
-        if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
+        if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != self._project_hash:
             return ""
         # The first record of a new chat names its session; a resumed session adds its name to its chat again.
         records = Tail(chat, before).read()
@@ -241,6 +269,7 @@ class GeminiSignals:
             return
         self._listener.report(report)
         if report.kind is SignalKind.SUBMITTED:
+            self._launch.converse(self._session)
             self._ticker.start()
         else:
             self._ticker.stop()

@@ -15,8 +15,10 @@ import asyncio
 import base64
 import json
 import socket
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -34,6 +36,7 @@ from synapse.drivers.pty.adapters.adapter import (
     NotTaken,
     Prepared,
     SignalListener,
+    why_anew,
 )
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
@@ -51,7 +54,8 @@ _OUR_TOOLS: Final = f"{SERVER_NAME}_*"
 _CONFIG_NAMES: Final = ("opencode.json", "opencode.jsonc")
 _TIMEOUT_MARGIN_SECONDS: Final = 20.0
 _PROBES: Final = ("/global/health", "/session/status")
-_CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", "--session", "--fork", "--prompt")
+_SESSION_FLAG: Final = "--session"
+_CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", _SESSION_FLAG, "--fork", "--prompt")
 _UNKNOWN_SESSION: Final = "which conversation it goes on with is known after the first message"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -59,6 +63,7 @@ _CONNECT_SECONDS: Final = 2.0
 _HEAD_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_DATABASE_SECONDS: Final = 2.0
 _SEEN_SECONDS: Final = 2.0
 """How long a message may take to appear among the server's events."""
 _PAUSE_SECONDS: Final = 0.2
@@ -93,7 +98,20 @@ class OpenCodeSignals:
             env |= tool_variables(self._launch)
         except ValueError as error:
             lacks = str(error)
-        return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks)
+        anew = why_anew(
+            self._launch,
+            arguments,
+            # Its help is on stderr, and all versions with a server know the flag.
+            knows="",
+            choosing=_CONTINUING_FLAGS,
+            folder_of=partial(session_folder, _database(self._launch)),
+        )
+        resumes = bool(self._launch.resume) and not anew
+        if resumes:
+            # The conversation that its terminal shows from the start.
+            self._events.session = self._launch.resume
+            added = (*added, _SESSION_FLAG, self._launch.resume)
+        return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks, resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -140,6 +158,9 @@ class OpenCodeSignals:
             raise QuestionGone("it was answered in its terminal first")
         return answer.is_success
 
+    def prompts(self, session: str, /) -> list[str]:
+        return session_prompts(_database(self._launch), session)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
@@ -150,6 +171,8 @@ class OpenCodeSignals:
     def _take(self, event: Record) -> None:
         report = self._events.read(event)
         if report is not None and self._listener is not None:
+            if report.kind is SignalKind.SUBMITTED:
+                self._launch.converse(self._events.session)
             if self._sender is not None:
                 self._sender.take(report)
             self._listener.report(report)
@@ -202,6 +225,39 @@ def tool_variables(launch: LaunchContext) -> dict[str, str]:
     theirs = {"*": general} if isinstance(general, str) else table_in(content, "permission")
     content["permission"] = {**theirs, _OUR_TOOLS: "allow"}
     return {_CONTENT: _written(content)}
+
+
+def session_folder(database: Path, session: str) -> str | None:
+    """Returns the folder of a conversation that OpenCode has in its database; None if it has none, or another one."""
+    rows = _rows(database, "SELECT directory FROM session WHERE id = ?", session)
+    return next(iter(rows), None)
+
+
+def session_prompts(database: Path, session: str) -> list[str]:
+    """Returns the texts of a person's messages in a conversation."""
+    query = """
+        SELECT json_extract(part.data, '$.text') FROM part JOIN message ON message.id = part.message_id
+        WHERE part.session_id = ? AND json_extract(message.data, '$.role') = 'user'
+        AND json_extract(part.data, '$.type') = 'text'
+    """
+    return _rows(database, query, session)
+
+
+def _rows(database: Path, query: str, session: str) -> list[str]:
+    """Returns the texts that a query finds; none in the database of a version that keeps them in another way."""
+    if not database.is_file():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_SECONDS)) as opened:
+            found = opened.execute(query, (session,)).fetchall()
+    except sqlite3.Error:
+        return []
+    return [str(row[0]) for row in found if row[0]]
+
+
+def _database(launch: LaunchContext) -> Path:
+    data = Path(launch.env.get("XDG_DATA_HOME") or launch.home / ".local" / "share") / "opencode"
+    return data / (launch.env.get("OPENCODE_DB") or "opencode.db")
 
 
 def _config_files(launch: LaunchContext) -> list[Path]:

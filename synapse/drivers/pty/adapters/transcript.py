@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar, cast
 
 from synapse.core.usage import UsageReport
 from synapse.drivers.pty.adapters.adapter import LaunchContext, knows_flag
-from synapse.terminal.signals.report import Record, text_at
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 from synapse.terminal.signals.usage import UsageReader
 
 _BUSY_SECONDS: Final = 0.02
@@ -204,6 +205,28 @@ def tail_from_now(path: Path) -> Tail:
 def last_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
     """Returns the records in the last `max_bytes` of a file."""
     return Tail(path, max(size_of(path) - max_bytes, 0)).read()
+
+
+def all_records(path: Path) -> Iterator[Record]:
+    """Yields all records of a file; none while there is no file."""
+    with suppress(OSError), path.open("rb") as file:
+        yield from (record for line in file if (record := read_record(line)) is not None)
+
+
+def prompts_in(path: Path, read: Callable[[Record], SignalReport | None]) -> Iterator[str]:
+    """Yields the prompts of a transcript whose records `read` turns into reports."""
+    reports = map(read, all_records(path))
+    return (report.text for report in reports if report is not None and report.kind is SignalKind.SUBMITTED)
+
+
+def first_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
+    """Returns the records in the first `max_bytes` of a file."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(max_bytes).split(b"\n")
+    except OSError:
+        return []
+    return [record for line in lines if (record := read_record(line)) is not None]
 
 
 def first_record(path: Path) -> Record:
