@@ -13,6 +13,7 @@ class KeepingListener:
         self.said: list[TextSoFar] = []
         self.expected: dict[Source, str] = {}
         self.missing: dict[Source, str] = {}
+        self.held: list[str] = []
         self.is_ready = False
         self.shown: Picture | None = None
         self.last_typed = ""
@@ -42,6 +43,9 @@ class KeepingListener:
 
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail
+
+    def hold(self, why: str) -> None:
+        self.held.append(why)
 
     def mark_missing(self, source: Source, detail: str) -> None:
         self.missing[source] = detail
