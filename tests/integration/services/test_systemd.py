@@ -128,8 +128,9 @@ class Services:
         return Ran(code, said.out, said.err)
 
     def state(self) -> dict[str, object]:
-        (shown,) = self.run("service", "status", "--json").json
-        return shown
+        shown: list[dict[str, object]] = self.run("service", "status", "--json").json
+        (state,) = shown
+        return state
 
 
 @pytest.fixture
