@@ -134,7 +134,7 @@ def _install(options: Namespace) -> int:
 def _require_systemd(path: Path) -> None:
     if why := systemd.objection_to_units():
         raise UnsupportedOperation(
-            f"services need systemd, and {why}; the unit would be {path}",
+            f"services need systemd, and {why}; the unit belongs at {path}",
             hint="`--print` prints it; without systemd, let your own supervisor run its ExecStart",
         )
 
