@@ -113,7 +113,7 @@ else
   compdef _synapse synapse
 fi
 """
-ACTIONS = {"dashboard": ["sessions", "revoke"]}
+ACTIONS = {"dashboard": ["sessions", "revoke"], "worktrees": ["remove"]}
 """The actions of verbs whose help does not list them."""
 
 
