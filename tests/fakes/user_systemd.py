@@ -65,8 +65,8 @@ def user_systemd(folder: Path) -> Generator[UserSystemd]:
             ended = os.pidfd_open(manager.pid)
             told = b""
             while b"READY=1" not in told:
-                readable, _, _ = select.select([notified, ended], [], [], START_SECONDS)
-                if notified not in readable:
+                readable, _, _ = select.select([notified.fileno(), ended], [], [], START_SECONDS)
+                if notified.fileno() not in readable:
                     pytest.skip(f"no user manager runs here: {log.read_text(encoding='utf-8', errors='replace')}")
                 told = notified.recv(4096)
             os.close(ended)

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[FileRegistry]:
     monkeypatch.setenv("SYNAPSE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("SYNAPSE_UDS_DIR", str(tmp_path / "s"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
@@ -99,8 +100,8 @@ def test_an_agent_that_nobody_gave_a_port_gets_a_free_one_if_its_own_is_taken(
     registry: FileRegistry, tmp_path: Path
 ) -> None:
     ports = own_port()
-    profile = tmp_path / "profiles" / "line.toml"
-    profile.parent.mkdir()
+    profile = tmp_path / "config" / "synapse" / "profiles" / "line.toml"
+    profile.parent.mkdir(parents=True)
     profile.write_text(f'command = ["cat"]\nports = [{ports}, {ports + 1}]\n', encoding="utf-8")
     assert main(["synapse", "start", "line", "--name", "ada", "--no-instructions"]) == 0
     before = killed(registry)

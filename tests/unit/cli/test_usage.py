@@ -80,6 +80,7 @@ def test_an_agent_is_shown_day_by_day_and_a_task_turn_by_turn(synapse: Cli, spen
 
     days = [line.split()[:2] for line in synapse("usage", "codex").out.splitlines()]
     turns = [line.split()[:4] for line in synapse("usage", "--task", "54241e7e").out.splitlines()]
+    assert turns[2][2] == "3d"
 
     assert [day[0] for day in days] == ["DAY", f"{now.astimezone():%Y-%m-%d}", days[2][0], "in"]
     assert [day[1] for day in days[1:3]] == ["2", "1"]

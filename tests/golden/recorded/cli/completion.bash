@@ -1,7 +1,7 @@
 # Written by `synapse completion`
 _synapse_words() {
   local line
-  synapse completion "$@" 2>/dev/null | while IFS= read -r line; do printf '%s\n' "${line%%$'\t'*}"; done
+  synapse completion --words "$@" 2>/dev/null | while IFS= read -r line; do printf '%s\n' "${line%%$'\t'*}"; done
 }
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""
