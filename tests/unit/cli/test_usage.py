@@ -66,10 +66,10 @@ def test_claude_says_when_its_cost_comes(synapse: Cli, spend: Spend) -> None:
     before = synapse("usage")
     spend("claude", (SESSION_COST, "", ""), tokens=TokenCounts(), cost=Decimal("0.0077"))
 
-    assert "claude tells that of a whole session, when the session ends" in before.err
+    assert before.err == "cost: claude tells it for a whole session, at its end\n"
     assert "$0.0077" in synapse("usage").out
     assert synapse("usage").err == ""
-    assert "--by agent and --by day have it" in synapse("usage", "--by", "task").err
+    assert "at its end (--by agent, --by day)" in synapse("usage", "--by", "task").err
 
 
 def test_an_agent_is_shown_day_by_day_and_a_task_turn_by_turn(synapse: Cli, spend: Spend) -> None:
