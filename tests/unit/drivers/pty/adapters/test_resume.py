@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters import copilot
+from synapse.drivers.pty.adapters import gemini as gemini_module
 from synapse.drivers.pty.adapters.adapter import Adapter, LaunchContext
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.drivers.pty.adapters.codex import CodexSignals, has_words
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
-from tests.unit.drivers.pty.adapters.launches import launch_in
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
 SESSION = "7cbe5f9e-2d57-4b3c-9c60-0d6c8c1f5b1a"
@@ -212,6 +214,104 @@ def test_the_lock_of_a_copilot_that_was_killed_is_no_hindrance(tmp_path: Path) -
     (tmp_path / ".copilot" / "session-state" / SESSION / f"inuse.{2**22 + 1}.lock").touch()
 
     assert CopilotSignals(launch(tmp_path)).prepare(()).resumes
+
+
+class Noted:
+    """A launch, and the sessions that its adapter has noted."""
+
+    def __init__(self, folder: Path, *, resume: str = SESSION) -> None:
+        self.sessions: list[str] = []
+        self.launch = replace(launch(folder, resume=resume), converse=self.sessions.append)
+
+
+async def test_claudes_hooks_name_the_session(tmp_path: Path) -> None:
+    noted = Noted(tmp_path, resume="")
+    signals = ClaudeSignals(noted.launch)
+    signals.start(KeepingListener(), 0)
+
+    signals.receive({"hook_event_name": "SessionStart", "source": "startup", "session_id": "none yet"})
+    signals.receive({"hook_event_name": "UserPromptSubmit", "prompt": "x", "session_id": "first"})
+    signals.receive({"hook_event_name": "Stop", "session_id": "first"})
+    signals.receive({"hook_event_name": "SessionStart", "source": "clear", "session_id": "second"})
+    signals.receive({"hook_event_name": "SessionStart", "source": "resume", "session_id": "third"})
+    signals.stop()
+
+    assert noted.sessions == ["first", "", "third"]
+
+
+async def test_the_session_of_a_copilot_is_the_one_that_it_has_open(tmp_path: Path) -> None:
+    copilot_session(tmp_path, tmp_path)
+    noted = Noted(tmp_path)
+    sessions = tmp_path / ".copilot" / "session-state"
+    signals = CopilotSignals(noted.launch)
+    signals.prepare(())
+    signals.start(KeepingListener(), os.getpid())
+
+    signals.look()
+    other = sessions / "other" / "events.jsonl"
+    write(other, {"type": "session.start", "timestamp": OLD, "data": {}})
+    with (other.parent / f"inuse.{os.getpid()}.hold").open("w", encoding="utf-8"):
+        signals.look()
+        prompt = {"type": "user.message", "timestamp": "2026-11-15T11:00:00.000Z", "data": {"content": "x"}}
+        write(other, {"type": "session.start", "timestamp": OLD, "data": {}}, prompt)
+        signals.look()
+    signals.stop()
+
+    assert noted.sessions == [SESSION, "", "other"]
+
+
+async def test_a_turn_of_gemini_names_its_session(tmp_path: Path) -> None:
+    gemini(tmp_path, tmp_path)
+    noted = Noted(tmp_path)
+    signals = GeminiSignals(noted.launch)
+    signals.prepare(())
+    signals.start(KeepingListener(), 0)
+    signals.look()
+    before = list(noted.sessions)
+
+    chat = next((tmp_path / ".gemini").glob("tmp/*/chats/*"))
+    with chat.open("a", encoding="utf-8") as file:
+        record = {"id": "2", "timestamp": "2026-11-15T11:00:00.000Z", "type": "user", "content": [{"text": "x"}]}
+        file.write(json.dumps(record) + "\n")
+    signals.look()
+    signals.stop()
+
+    assert (before, noted.sessions) == ([], [SESSION])
+
+
+async def test_nothing_is_typed_into_gemini_before_it_has_loaded_the_session(tmp_path: Path) -> None:
+    gemini(tmp_path, tmp_path)
+    signals, listener = GeminiSignals(launch(tmp_path)), KeepingListener()
+    signals.prepare(())
+    chat = next((tmp_path / ".gemini").glob("tmp/*/chats/*"))
+    signals.start(listener, 0)
+    listener.is_ready = True
+
+    with chat.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"sessionId": SESSION, "kind": "main"}) + "\n")
+    await pause(0.2)
+    before = list(listener.held)
+    with chat.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"$set": {"sessionId": SESSION}}) + "\n")
+    await until(lambda: len(listener.held) > 1)
+    signals.stop()
+
+    assert before == ["it loads the conversation that it goes on with"]
+    assert listener.held[1:] == [""]
+
+
+async def test_a_gemini_that_does_not_say_that_it_has_loaded_is_believed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini_module, "_LOADING_SECONDS", 0.1)
+    gemini(tmp_path, tmp_path)
+    signals, listener = GeminiSignals(launch(tmp_path)), KeepingListener()
+    signals.prepare(())
+    signals.start(listener, 0)
+    listener.is_ready = True
+
+    await until(lambda: listener.held[-1:] == [""])
+    signals.stop()
 
 
 @pytest.mark.parametrize(
