@@ -151,6 +151,16 @@ def test_without_any_usage_it_says_what_is_counted(synapse: Cli, start: HostFact
     assert synapse("usage", "nobody").code == synapse("status", "nobody").code != 0
 
 
+def test_a_task_whose_turns_told_nothing_has_no_usage_and_an_unknown_one_is_an_error(
+    synapse: Cli, start: HostFactory
+) -> None:
+    task = start().open({"message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}})
+    short = str(task["id"])[:8]
+
+    assert f"No usage is known of task {short} yet." in synapse("usage", "--task", short).err
+    assert synapse("usage", "--task", "deadbeef").code == synapse("status", "deadbeef").code != 0
+
+
 def test_a_beginning_that_several_tasks_have_is_refused(synapse: Cli, spend: Spend) -> None:
     spend("codex", ("r1", "t1", TASK), ("r2", "t2", OTHER))
 
