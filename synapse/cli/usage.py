@@ -98,8 +98,8 @@ def cost_notes(by: UsageGroup, of_agents: Sequence[UsageRow]) -> list[str]:
         lines.append(f"cost: not told by {', '.join(others)}")
     is_split = by not in (UsageGroup.AGENT, UsageGroup.DAY)
     if _BY_SESSION in silent or (is_split and any(row.key["agent_type"] == _BY_SESSION for row in of_agents)):
-        where = "; --by agent and --by day have it" if is_split else ""
-        lines.append(f"cost: {_BY_SESSION} tells that of a whole session, when the session ends{where}")
+        where = " (--by agent, --by day)" if is_split else ""
+        lines.append(f"cost: {_BY_SESSION} tells it for a whole session, at its end{where}")
     return lines
 
 
