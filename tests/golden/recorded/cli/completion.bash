@@ -4,9 +4,9 @@ _synapse() {
     words="start stop restart list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
-      start) words="--help --json --name --no-instructions --no-mcp --port" ;;
+      start) words="--accept-from --help --json --name --no-instructions --no-mcp --port --resume --role" ;;
       stop) words="--all --force --help --json" ;;
-      restart) words="--force --help --json" ;;
+      restart) words="--force --fresh --help --json" ;;
       list) words="--help --json" ;;
       top) words="--help --json --once" ;;
       status) words="--explain --help --json" ;;
@@ -32,7 +32,7 @@ _synapse() {
       notify) words="--help" ;;
       keys) words="--help" ;;
       mcp) words="--help" ;;
-      scripted) words="--help --name --port" ;;
+      scripted) words="--accept-from --help --name --port --role" ;;
       trust) words="--help --json --list --revoke" ;;
       config) words="--help --json" ;;
       doctor) words="--help --json" ;;
