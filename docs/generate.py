@@ -48,9 +48,10 @@ PURPOSES: Final = {
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "POST /mcp/ready": "the agent's own MCP server reports that the CLI has listed its tools; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
-    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, in `held` why messages wait, and in"
-    " `owes` the answers that the agent still has to give; with `?finished=N` (at most 20) also the tasks that ended"
-    " last, in brief: the beginning of each text, and names of files",
+    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, in `held` why messages wait, in"
+    " `owes` the answers that the agent still has to give, and in `usage` what its turns cost today and in all; with"
+    " `?finished=N` (at most 20) also the tasks that ended last, in brief: the beginning of each text, and names of"
+    " files",
     "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",
     "GET /status/watch": "events `status`: the whole of `GET /status` now, then whenever it has changed, at most 20"
     " times a second; takes `?finished=N`, too",

@@ -8,6 +8,7 @@ import select
 import signal
 import threading
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -17,6 +18,8 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
+from synapse.client.lines import cut, plain
+from synapse.config.process import SystemClock
 from synapse.core.errors import AgentFailed, ConnectionForbidden
 from synapse.net.hosts import terminal_refusal
 from synapse.terminal.keys import Key, KeyKind, KeyParser
@@ -29,11 +32,17 @@ _ANSWER_SECONDS: Final = 10.0
 _HOST_CLOSED: Final = "the agent's host closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
 _OVER: Final = b"\x00"
-_ENTER_SCREEN: Final = b"\x1b[?1049h\x1b[H"
-# Resets every mode that the agent's program may have set, then returns to the shell's screen.
+_ROLE_KNOWN: Final = b"\xff"
+_HINT_SECONDS: Final = 4.0
+"""How long a person is shown how to leave, unless they press a key."""
+_HINT_CALM_SECONDS: Final = 0.1
+"""No output for this long: the program has painted what it wants to paint."""
+# Saves the window's title.
+_ENTER_SCREEN: Final = b"\x1b[22;2t\x1b[?1049h\x1b[H"
+# Resets every mode that the agent's program may have set, then returns to the shell's screen and title.
 _LEAVE_SCREEN: Final = (
     b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?2026l"
-    b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\r"
+    b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\x1b[23;2t\r"
 )
 
 
@@ -45,6 +54,8 @@ class AttachOptions:
     """False to only look."""
     take: bool = False
     """Take the keyboard from another viewer."""
+    name: str = ""
+    """The agent, for the window's title."""
     detach_key: str = "]"
     take_key: str = "\\"
 
@@ -93,6 +104,16 @@ def _why(error: OSError | InvalidHandshake) -> str:
     return "the server there closed the connection, or is not an agent's host"
 
 
+class _Hint(Enum):
+    """Whether the person was shown how to leave."""
+
+    DUE = auto()
+    AWAITS_CALM = auto()
+    """The role is known, and the program may still paint."""
+    SHOWN = auto()
+    REMOVED = auto()
+
+
 class _Attachment:
     """One attachment: the main thread passes keys to the host, another shows its output."""
 
@@ -104,6 +125,11 @@ class _Attachment:
         self._was_refused_keys = False
         self._painted_for = (0, 0)
         self._ended: Detached | None = None
+        self._hint = _Hint.DUE if person.is_terminal else _Hint.REMOVED
+        self._hint_painted_at = self._hint_until = 0.0
+        self._clock = SystemClock()
+        self._last_output = self._clock.monotonic()
+        self._writing = threading.Lock()
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
 
@@ -116,9 +142,7 @@ class _Attachment:
         self._person.enter(_LEAVE_SCREEN)
         try:
             self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
-            columns, rows = self._person.size()
-            takes = self._options.types and self._options.take
-            self._connection.send(encode(Hello(columns, rows, self._options.types, takes)))
+            self._greet(take=self._options.types and self._options.take)
             output.start()
             ended = self._pass_keys()
             self._connection.close()
@@ -131,12 +155,18 @@ class _Attachment:
             signal.set_wakeup_fd(previous_fd)
             signal.signal(signal.SIGWINCH, previous)
 
+    def _greet(self, *, take: bool = False) -> None:
+        """Tells the host who we are; after the first time it answers with the whole screen."""
+        self._connection.send(encode(Hello(*self._person.size(), self._options.types, take)))
+
     def _pass_keys(self) -> Detached:
         parser = KeyParser()
         sources = [self._person.source, self._wakes]
         while True:
-            timeout = _ESCAPE_SECONDS if parser.pending else None
-            ready, _, _ = select.select(sources, (), (), timeout)
+            waits = [self._tend_hint(), _ESCAPE_SECONDS if parser.pending else None]
+            ready, _, _ = select.select(
+                sources, (), (), min((wait for wait in waits if wait is not None), default=None)
+            )
             if self._wakes in ready:
                 reasons = os.read(self._wakes, _READ_SIZE)
                 if _RESIZED in reasons:
@@ -152,8 +182,38 @@ class _Attachment:
             if not self._send(keys):
                 return Detached("detached")
 
+    def _tend_hint(self) -> float | None:
+        """Shows or removes how to leave when that is due; returns in how many seconds to call again, or None."""
+        now = self._clock.monotonic()
+        if self._hint in (_Hint.DUE, _Hint.REMOVED):
+            return None
+        if self._hint is _Hint.SHOWN and now >= self._hint_until:
+            self._remove_hint()
+            return None
+        # A program that gets another size paints all of its screen, also over the hint.
+        is_gone = self._last_output > self._hint_painted_at
+        if is_gone and now >= self._last_output + _HINT_CALM_SECONDS and self._drains():
+            if self._hint is _Hint.AWAITS_CALM:
+                self._hint, self._hint_until = _Hint.SHOWN, now + _HINT_SECONDS
+            self._hint_painted_at = now
+            self._show_notes([self._leave_note(), *self._notes()])
+        return _HINT_CALM_SECONDS
+
+    def _drains(self) -> bool:
+        """Whether the terminal takes more: a write that waits must not keep the detach key from working."""
+        return not self._writing.locked() and bool(select.select((), (self._person.sink,), (), 0)[1])
+
+    def _remove_hint(self) -> None:
+        """Lets the host paint its screen over the hint; other notes stay until the program paints over them."""
+        was_shown, self._hint = self._hint is _Hint.SHOWN, _Hint.REMOVED
+        if was_shown and not self._notes():
+            self._greet()
+
     def _send(self, keys: list[Key]) -> bool:
         """Sends keys to the host; returns False at the detach key."""
+        # The terminal's own reports, as its answers to the program's queries, are no keys of the person.
+        if any(key.kind not in (KeyKind.REPORT, KeyKind.NEUTRAL) for key in keys):
+            self._remove_hint()
         for key in keys:
             if _is_pressed(key, self._options.detach_key):
                 return False
@@ -172,6 +232,7 @@ class _Attachment:
             for frame in self._connection:
                 if isinstance(frame, bytes):
                     self._write(frame)
+                    self._last_output = self._clock.monotonic()
                     continue
                 match decode_to_viewer(frame):
                     case Role() as role:
@@ -188,12 +249,26 @@ class _Attachment:
     def _role_changed(self, role: Role) -> None:
         """Shows a note about it in the bottom row until the program paints over it."""
         self._types = role.types
-        notes = [note for note in (self._role_note(), self._size_note()) if note]
+        self._show_notes(self._notes())
         self._was_refused_keys = self._was_refused_keys or not role.types
+        if self._hint is _Hint.DUE:
+            self._hint, self._last_output = _Hint.AWAITS_CALM, self._clock.monotonic()
+            self._write(f"\x1b]2;{self._leave_note()}\x07".encode())
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._waker, _ROLE_KNOWN)
+
+    def _show_notes(self, notes: list[str]) -> None:
         if notes:
             # A note longer than the row would scroll the screen.
-            shown = f" {' · '.join(notes)} "[: self._person.size()[0] - 1]
+            shown = cut(f" {' · '.join(notes)} ", self._person.size()[0] - 1)
             self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{shown}\x1b[0m\x1b[K\x1b8".encode())
+
+    def _notes(self) -> list[str]:
+        return [note for note in (self._role_note(), self._size_note()) if note]
+
+    def _leave_note(self) -> str:
+        leaves = f"Ctrl-{self._options.detach_key.upper()} leaves it running"
+        return f"{plain(self._options.name)}: {leaves}" if self._options.name else leaves
 
     def _role_note(self) -> str:
         if not self._options.types:
@@ -210,9 +285,10 @@ class _Attachment:
         return f"painted for {columns} x {rows}"
 
     def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._person.sink, rest) :]
+        with self._writing:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._person.sink, rest) :]
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

@@ -17,7 +17,10 @@ _MAX_SIDE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first frame of a viewer: its size, and whether it wants to type or takes the keyboard at once."""
+    """The first frame of a viewer: its size, and whether it wants to type or takes the keyboard at once.
+
+    A viewer that repeats it gets the whole screen again.
+    """
 
     columns: int
     rows: int

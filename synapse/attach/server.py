@@ -207,7 +207,11 @@ class AttachServer:
                 assert_never(frame)
 
     def _greet(self, hello: Hello, connection: ViewerConnection) -> None:
-        connection.size, connection.wants_to_type = (hello.columns, hello.rows), hello.types
+        known, told = (connection.size, connection.wants_to_type), ((hello.columns, hello.rows), hello.types)
+        connection.size, connection.wants_to_type = told
+        if known == told:
+            # It has shown something of its own, and wants the program's screen again.
+            connection.repaint()
         if hello.types and (hello.take or (self._keyboard_owner is None and self._may_type(connection))):
             self._give_keyboard(connection)
             return

@@ -5,14 +5,16 @@ A row ends early if nothing after a wrong finding could be right.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from synapse.calibration.model_server import Fact
-from synapse.calibration.sandbox import WhenLimited
+from synapse.calibration.sandbox import AGENT, WhenLimited
 from synapse.calibration.scripted_model import ASKED, COLOURS, MADE_BY_TOOL
 from synapse.calibration.trial import (
     ANSWER_SECONDS,
@@ -24,12 +26,14 @@ from synapse.calibration.trial import (
     delay_between,
     reason,
 )
+from synapse.core.agent import READY, AgentEntry
 from synapse.core.json_text import object_in
 
 Row = Callable[[Trial], Iterator[Finding]]
 
 WAIT_SECONDS: Final = 20.0
 EXIT_SECONDS: Final = 15.0
+READY_SECONDS: Final = 60.0
 _LINES: Final = 40
 # A trailing `@word` opens a completion in all five CLIs; the rest is text that terminals tend to change.
 _MANY_LINES: Final = "\n".join(
@@ -123,6 +127,22 @@ def question(trial: Trial) -> Iterator[Finding]:
     yield compared(row, "model is told", colour, answer)
 
 
+def usage(trial: Trial) -> Iterator[Finding]:
+    """A turn with one request to the model, and one with a tool and so with two, are told what they cost."""
+    row = "usage"
+    plain = trial.send(row, "one-line")
+    yield trial.answered(plain)
+    yield trial.counted(plain)
+    turn = trial.send(row, "approve")
+    yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
+    if waiting.verdict is FindingVerdict.WRONG:
+        return
+    trial.sandbox.synapse("approve", turn.task_id)
+    yield trial.answered(turn)
+    yield trial.counted(turn)
+    (trial.sandbox.project / MADE_BY_TOOL).unlink(missing_ok=True)
+
+
 def interrupt(trial: Trial) -> Iterator[Finding]:
     """A message of the highest priority arrives while the model is slow."""
     row = "interrupt"
@@ -161,6 +181,56 @@ def rate_limit(trial: Trial) -> Iterator[Finding]:
     yield trial.failed(turn, "failed: rate_limited", Fact.REFUSED)
 
 
+def resume(trial: Trial) -> Iterator[Finding]:
+    """Host and CLI are killed; the agent that is started again goes on with the conversation."""
+    row, entry = "resume", trial.sandbox.entry()
+    first = trial.send(row, "remember")
+    yield (answered := trial.answered(first))
+    if answered.verdict is FindingVerdict.WRONG or entry is None:
+        return
+    _kill(trial, entry)
+    yield from _restarted(trial, row)
+    second = trial.send(row, "after")
+    yield trial.taken(second)
+    yield (again := trial.answered(second))
+    yield compared(row, "answer from", answered.source, again.source)
+    yield compared(row, "model sees", "the earlier turn", _seen_of(first, second, trial))
+
+
+def crash(trial: Trial) -> Iterator[Finding]:
+    """Host and CLI are killed in the middle of a turn: its task fails, nothing is typed twice, and the CLI goes on."""
+    row = "crash"
+    before = trial.send(row, "remember")
+    yield trial.answered(before)
+    turn = trial.send(row, "slow")
+    trial.truth.wait_for(turn.name, Fact.HELD, seconds=ANSWER_SECONDS)
+    turn.follower.until(lambda seen: seen.says("receipt_changed", "step", "submitted"), WAIT_SECONDS)
+    if (entry := trial.sandbox.entry()) is not None:
+        _kill(trial, entry)
+    yield from _restarted(trial, row)
+    task = object_in(trial.sandbox.synapse("status", turn.task_id, "--json").fields, "task")
+    why = object_in(task, "metadata").get("reason", "")
+    yield compared(row, "failed", "failed: agent_exited", f"{task.get('status')}: {why}")
+    after = trial.send(row, "after")
+    yield trial.taken(after)
+    yield trial.answered(after)
+    asked = [one for one in trial.truth.of(turn.name) if one.fact is Fact.ASKED]
+    yield compared(row, "asked", "once", "once" if len(asked) == 1 else f"{len(asked)} times")
+    yield compared(row, "model sees", "the earlier turn", _seen_of(before, after, trial))
+
+
+def fresh(trial: Trial) -> Iterator[Finding]:
+    """The agent is restarted with `--fresh`: its model sees nothing of the conversation before."""
+    row = "fresh"
+    first = trial.send(row, "remember")
+    yield trial.answered(first)
+    yield from _restarted(trial, row, "--fresh")
+    second = trial.send(row, "after")
+    yield trial.taken(second)
+    yield trial.answered(second)
+    yield compared(row, "model sees", "nothing earlier", _seen_of(first, second, trial))
+
+
 def ended(trial: Trial) -> Iterator[Finding]:
     """The CLI is killed during a turn: the task must fail, and the agent and all its processes must be gone."""
     row, entry = "exit", trial.sandbox.entry()
@@ -186,12 +256,42 @@ ROWS: Final[dict[str, Row]] = {
     "approve": approve,
     "deny": deny,
     "question": question,
+    "usage": usage,
     "interrupt": interrupt,
     "api-error": api_error,
     "rate-limit": rate_limit,
+    "resume": resume,
+    "crash": crash,
+    "fresh": fresh,
     "exit": ended,
 }
 """In the order of a run; the last row kills the agent."""
+
+
+def _kill(trial: Trial, entry: AgentEntry) -> None:
+    """Kills host and CLI; the host first, which would see the end of its program, and end properly."""
+    os.kill(entry.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(os.getpgid(entry.cli_pid), signal.SIGKILL)
+    trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
+
+
+def _restarted(trial: Trial, row: str, *options: str) -> Iterator[Finding]:
+    ran = trial.sandbox.synapse("restart", AGENT, *options)
+    trial.wait_until(lambda: trial.sandbox.ask("/status").get("state") == READY, READY_SECONDS)
+    status = trial.sandbox.ask("/status")
+    seen = str(status.get("state", "gone")) if ran.code == 0 else ran.notices.strip()
+    yield compared(row, "restarted", READY, seen, source=str(status.get("source", "")))
+
+
+def _seen_of(first: TrialTurn, second: TrialTurn, trial: Trial) -> str:
+    """Returns what the model was told of the first turn when it was asked for the second."""
+    asked = next((text for body in reversed(trial.model.requests) if second.text in (text := json.dumps(body))), "")
+    if not asked:
+        return "no request"
+    said = trial.truth.last(first.name, Fact.SAID)
+    parts = (first.text in asked, said is not None and said.text in asked)
+    return {(True, True): "the earlier turn", (False, False): "nothing earlier"}.get(parts, "a part of it")
 
 
 def _plain_turn(trial: Trial, row: str, rest: str) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from synapse.calibration.scripted_model import (
 from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, VendorApi
 from synapse.core.override import override
 from synapse.core.types import Clock
+from synapse.core.usage import NO_TOKENS, TokenCounts
 
 _APIS: Final[tuple[tuple[str, VendorApi], ...]] = (
     ("/messages", Anthropic()),
@@ -70,6 +71,7 @@ class ModelServer:
         self.scenes = scenes
         self.requests: list[Body] = []
         """The requests of all turns, oldest first: everything that the CLI tells its model."""
+        self._usage: dict[str, TokenCounts] = {}
         self._released: set[str] = set()
         self._numbers = iter(range(1, 1_000_000_000))
         self._numbering = threading.Lock()
@@ -93,6 +95,15 @@ class ModelServer:
     def next_number(self) -> int:
         with self._numbering:
             return next(self._numbers)
+
+    def usage_of(self, turn: str) -> TokenCounts:
+        """Returns the tokens that the whole answers of a turn told."""
+        return self._usage.get(turn, NO_TOKENS)
+
+    def count(self, turn: str, tokens: TokenCounts) -> None:
+        """Counts an answer that is about to be whole."""
+        with self._numbering:
+            self._usage[turn] = self.usage_of(turn) + tokens
 
     def close(self) -> None:
         self._server.shutdown()
@@ -170,17 +181,19 @@ class _Connection(BaseHTTPRequestHandler):
         match act:
             case SayText():
                 frames = api.say(request, iter(act.pieces), number)
-                self._stream(frames, turn, Fact.SAID, act.text)
+                self._stream(frames, turn, Fact.SAID, act.text, api.usage(number))
             case HoldText():
                 text = "".join(act.begin) + act.end
-                self._stream(api.say(request, self._held(act, turn), number), turn, Fact.SAID, text)
+                frames = api.say(request, self._held(act, turn), number)
+                self._stream(frames, turn, Fact.SAID, text, api.usage(number))
             case CallTool() | CallMcpTool():
                 call = call_for(act, request)
                 if call is None:
                     ledger.note(turn, Fact.LACKED, " ".join(sorted(request.tools)))
-                    self._stream(api.say(request, iter(["no such tool"]), number), turn, Fact.SAID, "no such tool")
+                    frames = api.say(request, iter(["no such tool"]), number)
+                    self._stream(frames, turn, Fact.SAID, "no such tool", api.usage(number))
                 else:
-                    self._stream(api.call(request, call, number), turn, Fact.CALLED, call.name)
+                    self._stream(api.call(request, call, number), turn, Fact.CALLED, call.name, api.usage(number))
             case Refuse():
                 ledger.note(turn, Fact.REFUSED, str(act.status))
                 headers = {"retry-after": str(act.retry_after)} if act.retry_after else {}
@@ -207,13 +220,14 @@ class _Connection(BaseHTTPRequestHandler):
         for frame in api.say(request, iter([text]), number):
             self.wfile.write(frame)
 
-    def _stream(self, frames: Iterator[bytes], turn: str, fact: Fact, text: str) -> None:
-        """Sends the events; records the fact just before it sends the last one."""
+    def _stream(self, frames: Iterator[bytes], turn: str, fact: Fact, text: str, tokens: TokenCounts) -> None:
+        """Sends the events; records the fact, and what they cost, just before it sends the last one."""
         self._begin_stream()
         pending = b""
         for frame in frames:
             self.wfile.write(pending)
             pending = frame
+        self._model.count(turn, tokens)
         self._model.ledger.note(turn, fact, text)
         self.wfile.write(pending)
 

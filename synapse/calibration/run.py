@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.calibration.checks import EXIT_SECONDS, ROWS
+from synapse.calibration.checks import EXIT_SECONDS, READY_SECONDS, ROWS
 from synapse.calibration.model_server import Ledger, ModelServer
 from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
@@ -20,7 +20,6 @@ from synapse.core.types import Clock
 from synapse.drivers.pty.process import locate
 from synapse.terminal.profile import Profile
 
-_READY_SECONDS: Final = 60.0
 _RECOVERY_SECONDS: Final = 10.0
 LAST_ROW: Final = "exit"
 
@@ -86,7 +85,7 @@ def _start(trial: Trial, profile: str) -> Finding:
         trial.sandbox.start(profile)
     except SynapseError as error:
         raise AgentFailed(f"{profile} could not be started: {error}\n{error.hint}".strip()) from error
-    _wait_until_ready(trial, _READY_SECONDS)
+    _wait_until_ready(trial, READY_SECONDS)
     status = trial.sandbox.ask("/status")
     state = str(status.get("state", "gone"))
     seen = READY if state == READY else f"{state}: {status.get('why', 'its program ended')}"

@@ -114,6 +114,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "approve": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), SayText(("The tool ", "has run."))),
     "deny": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), SayText(("It was ", "not allowed."))),
     "question": (CallTool(Use.ASK), SayText(("A colour ", "was chosen."))),
+    "remember": (SayText(("I remember ", "the number 4711.")),),
     "queued": (SayText(("It waited ", "for its turn.")),),
     "slow": (HoldText(("A slow ", "answer ", "begins "), "and ends."),),
     "urgent": (SayText(("The urgent ", "answer.")),),

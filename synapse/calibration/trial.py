@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import count
@@ -23,9 +23,12 @@ from synapse.client.http import Answer, HostAddress, NoAnswer
 from synapse.core.errors import AgentFailed
 from synapse.core.json_text import object_in, objects_in
 from synapse.core.types import Clock
+from synapse.core.usage import TOKEN_KINDS
 
 SUBMIT_SECONDS: Final = 25.0
 ANSWER_SECONDS: Final = 25.0
+USAGE_SECONDS: Final = 5.0
+"""How long after its end a turn may take to be told what it cost."""
 _TICK_SECONDS: Final = 0.05
 _SHOWN_CHARACTERS: Final = 60
 FINISHED = ("completed", "failed", "canceled")
@@ -142,6 +145,20 @@ class Trial:
             delay=delay_between(truth.at if truth else None, end.at if end else None),
         )
 
+    def counted(self, turn: TrialTurn) -> Finding:
+        """Checks that the turn is told to have cost the tokens that the model sent, no more and no less."""
+        expected = _tokens(asdict(self.model.usage_of(turn.name)))
+        seen = ""
+
+        def is_counted() -> bool:
+            nonlocal seen
+            ran = self.sandbox.synapse("usage", "--task", turn.task_id, "--json")
+            seen = _tokens(object_in(object_in(ran.fields, "total"), "tokens"))
+            return seen == expected
+
+        self.wait_until(is_counted, USAGE_SECONDS)
+        return compared(turn.row, "tokens", expected, seen)
+
     def _arrived(self, turn: TrialTurn) -> str:
         asked = self.truth.first(turn.name, Fact.ASKED)
         if asked is None:
@@ -167,6 +184,11 @@ def answer_source(seen: SeenEvent | None) -> str:
 
 def reason(seen: SeenEvent) -> str:
     return str(object_in(seen.task, "metadata").get("reason", ""))
+
+
+def _tokens(counts: Mapping[str, object]) -> str:
+    """Returns token counts in one line, without those that are zero."""
+    return ", ".join(f"{kind} {counts[kind]}" for kind in TOKEN_KINDS if counts.get(kind)) or "none"
 
 
 def size(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from synapse.calibration.scripted_model import (
@@ -20,25 +21,20 @@ from synapse.calibration.scripted_model import (
     text_of,
     texts_of,
 )
+from synapse.core.usage import TokenCounts
 
-_ANTHROPIC_USAGE = {"input_tokens": 10, "output_tokens": 5}
 _ANTHROPIC_ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
-_CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 _CHAT_DONE = b"data: [DONE]\n\n"
-_GEMINI_USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
 _GEMINI_STATUSES = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
 _GEMINI_DETAILS = "type.googleapis.com/google.rpc"
-_RESPONSES_USAGE = {
-    "input_tokens": 10,
-    "output_tokens": 5,
-    "total_tokens": 15,
-    "input_tokens_details": {"cached_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 0},
-}
 
 
 class VendorApi(Protocol):
-    """One vendor's API. `number` makes the ids of an answer unique."""
+    """One vendor's API. `number` makes the ids of an answer unique, and its token counts too."""
+
+    def usage(self, number: int, /) -> TokenCounts:
+        """Returns the token counts that the answer with this number tells."""
+        ...
 
     def read(self, body: Body, path: str, /) -> ModelRequest: ...
 
@@ -65,8 +61,18 @@ def server_event(data: dict[str, Any], name: str = "") -> bytes:
     return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
+def scripted_usage(number: int) -> TokenCounts:
+    """Returns the token counts of the answer with this number: no two answers have the same."""
+    return TokenCounts(
+        input=100 + number, output=20 + number, cache_read=1000 + number, cache_write=300 + number, reasoning=7
+    )
+
+
 class Anthropic:
     """Implements VendorApi for `POST /v1/messages`."""
+
+    def usage(self, number: int) -> TokenCounts:
+        return replace(scripted_usage(number), reasoning=0)
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -94,7 +100,7 @@ class Anthropic:
         yield _anthropic_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
         for piece in pieces:
             yield _anthropic_event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
-        yield from _anthropic_end("end_turn")
+        yield from _anthropic_end("end_turn", number)
 
     def call(self, request: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": call.name, "input": dict[str, str]()}
@@ -102,7 +108,7 @@ class Anthropic:
         yield self._start(request, number)
         yield _anthropic_event("content_block_start", index=0, content_block=block)
         yield _anthropic_event("content_block_delta", index=0, delta=arguments)
-        yield from _anthropic_end("tool_use")
+        yield from _anthropic_end("tool_use", number)
 
     def whole(self, request: ModelRequest, text: str, number: int) -> dict[str, Any]:
         return {
@@ -127,14 +133,24 @@ def _anthropic_message(request: ModelRequest, number: int) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _ANTHROPIC_USAGE,
+        "usage": _anthropic_usage(number),
     }
 
 
-def _anthropic_end(reason: str) -> Iterator[bytes]:
+def _anthropic_usage(number: int) -> dict[str, Any]:
+    tokens = Anthropic().usage(number)
+    return {
+        "input_tokens": tokens.input,
+        "cache_read_input_tokens": tokens.cache_read,
+        "cache_creation_input_tokens": tokens.cache_write,
+        "output_tokens": tokens.output,
+    }
+
+
+def _anthropic_end(reason: str, number: int) -> Iterator[bytes]:
     yield _anthropic_event("content_block_stop", index=0)
     delta = {"stop_reason": reason, "stop_sequence": None}
-    yield _anthropic_event("message_delta", delta=delta, usage={"output_tokens": 5})
+    yield _anthropic_event("message_delta", delta=delta, usage=_anthropic_usage(number))
     yield _anthropic_event("message_stop")
 
 
@@ -144,6 +160,9 @@ def _anthropic_event(name: str, **fields: Any) -> bytes:
 
 class Chat:
     """Implements VendorApi for `POST /v1/chat/completions`."""
+
+    def usage(self, number: int) -> TokenCounts:
+        return replace(scripted_usage(number), cache_write=0)
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -178,7 +197,12 @@ class Chat:
 
     def whole(self, request: ModelRequest, text: str, number: int) -> dict[str, Any]:
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-        return {**_chat_head(request, number), "object": "chat.completion", "choices": [choice], "usage": _CHAT_USAGE}
+        return {
+            **_chat_head(request, number),
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": _chat_usage(number),
+        }
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
         kind = "rate_limit_exceeded" if refusal.status == 429 else "invalid_request_error"
@@ -189,6 +213,18 @@ def _chat_head(request: ModelRequest, number: int) -> dict[str, Any]:
     return {"id": f"chatcmpl-{number}", "created": number, "model": request.model}
 
 
+def _chat_usage(number: int) -> dict[str, Any]:
+    tokens = Chat().usage(number)
+    asked = tokens.input + tokens.cache_read
+    return {
+        "prompt_tokens": asked,
+        "prompt_tokens_details": {"cached_tokens": tokens.cache_read},
+        "completion_tokens": tokens.output,
+        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": asked + tokens.output,
+    }
+
+
 def _chat_chunk(
     request: ModelRequest, number: int, delta: dict[str, Any], reason: str | None = None, **more: Any
 ) -> bytes:
@@ -197,11 +233,14 @@ def _chat_chunk(
 
 
 def _chat_last(request: ModelRequest, number: int, reason: str) -> bytes:
-    return _chat_chunk(request, number, {}, reason, usage=_CHAT_USAGE)
+    return _chat_chunk(request, number, {}, reason, usage=_chat_usage(number))
 
 
 class Gemini:
     """Implements VendorApi for `POST /v1beta/models/X:generateContent` and `:streamGenerateContent?alt=sse`."""
+
+    def usage(self, number: int) -> TokenCounts:
+        return replace(scripted_usage(number), cache_write=0)
 
     def read(self, body: Body, path: str) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -225,21 +264,21 @@ class Gemini:
             streams="streamGenerateContent" in path,
         )
 
-    def say(self, _request: ModelRequest, pieces: Iterator[str], _number: int, /) -> Iterator[bytes]:
+    def say(self, _request: ModelRequest, pieces: Iterator[str], number: int, /) -> Iterator[bytes]:
         # The last piece carries the finish reason, so each piece is sent when the next one is known.
         before = ""
         for piece in pieces:
             if before:
-                yield server_event(_gemini_content({"text": before}))
+                yield server_event(_gemini_content({"text": before}, number))
             before = piece
-        yield server_event(_gemini_content({"text": before}, "STOP"))
+        yield server_event(_gemini_content({"text": before}, number, "STOP"))
 
-    def call(self, _request: ModelRequest, call: ToolCall, _number: int, /) -> Iterator[bytes]:
+    def call(self, _request: ModelRequest, call: ToolCall, number: int, /) -> Iterator[bytes]:
         function = {"name": call.name, "args": dict(call.arguments)}
-        yield server_event(_gemini_content({"functionCall": function}, "STOP"))
+        yield server_event(_gemini_content({"functionCall": function}, number, "STOP"))
 
-    def whole(self, _request: ModelRequest, text: str, _number: int, /) -> dict[str, Any]:
-        return _gemini_content({"text": text}, "STOP")
+    def whole(self, _request: ModelRequest, text: str, number: int, /) -> dict[str, Any]:
+        return _gemini_content({"text": text}, number, "STOP")
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
         error: dict[str, Any] = {"code": refusal.status, "message": refusal.message}
@@ -257,15 +296,30 @@ def _gemini_result(response: object) -> str:
     return output if isinstance(output, str) else json.dumps(response, ensure_ascii=False)
 
 
-def _gemini_content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:
+def _gemini_usage(number: int) -> dict[str, Any]:
+    tokens = Gemini().usage(number)
+    asked = tokens.input + tokens.cache_read
+    return {
+        "promptTokenCount": asked,
+        "cachedContentTokenCount": tokens.cache_read,
+        "candidatesTokenCount": tokens.output - tokens.reasoning,
+        "thoughtsTokenCount": tokens.reasoning,
+        "totalTokenCount": asked + tokens.output,
+    }
+
+
+def _gemini_content(part: dict[str, Any], number: int, reason: str = "") -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
     if reason:
         candidate["finishReason"] = reason
-    return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, "modelVersion": "scripted"}
+    return {"candidates": [candidate], "usageMetadata": _gemini_usage(number), "modelVersion": "scripted"}
 
 
 class Responses:
     """Implements VendorApi for `POST /v1/responses`."""
+
+    def usage(self, number: int) -> TokenCounts:
+        return replace(scripted_usage(number), cache_write=0)
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -359,7 +413,19 @@ def _responses_object(request: ModelRequest, number: int, output: list[dict[str,
         "status": "in_progress",
         "model": request.model,
         "output": output,
-        "usage": _RESPONSES_USAGE,
+        "usage": _responses_usage(number),
+    }
+
+
+def _responses_usage(number: int) -> dict[str, Any]:
+    tokens = Responses().usage(number)
+    asked = tokens.input + tokens.cache_read
+    return {
+        "input_tokens": asked,
+        "input_tokens_details": {"cached_tokens": tokens.cache_read},
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": asked + tokens.output,
     }
 
 

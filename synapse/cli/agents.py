@@ -42,12 +42,13 @@ from synapse.client.hosts import (
     open_registry,
     suspended_hint,
 )
-from synapse.client.lines import plain, short_path
+from synapse.client.lines import cut, plain, short_number, short_path
 from synapse.client.times import ago
 from synapse.client.versions import of_other_versions
 from synapse.client.views import (
     FINISHED,
     attention_of,
+    conversation_of,
     message_of,
     note_of,
     question_of,
@@ -75,6 +76,8 @@ synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
+ROLE_COLUMNS = 40
+"""How wide the column of roles is at most; `synapse status` shows a role as a whole."""
 SHORTEST_PREFIX = 4
 STATUS_EXAMPLES = """
 synapse status codex               its state, and since when
@@ -93,7 +96,7 @@ def run_list(arguments: list[str]) -> int:
     if options.json:
         print_json([as_fields(reply) for reply in replies])
     elif replies:
-        print_result(table(TITLES, [_row(reply) for reply in replies], elastic=4))
+        print_result(_table(replies))
         for line in (*attention_lines(replies), *held_lines(replies)):
             print_notice(line)
         for name, text, command in of_other_versions((reply.entry for reply in replies), __version__):
@@ -119,7 +122,9 @@ def as_fields(reply: HostReply) -> dict[str, Any]:
         "question",
         "store_fault",
         "tools",
+        "conversation",
         "owes",
+        "usage",
     ):
         fields[key] = reply.body.get(key)
     if reply.error is not None:
@@ -200,6 +205,16 @@ def decision(task_id: str, receipt: str) -> str:
     return f"  ({command})" if command else ""
 
 
+def _table(replies: list[HostReply]) -> str:
+    """Returns a row for each agent, with a column for roles if some agent has one."""
+    rows = [_row(reply) for reply in replies]
+    if not any(reply.entry.role for reply in replies):
+        return table(TITLES, rows, elastic=4)
+    roles = [cut(plain(reply.entry.role), ROLE_COLUMNS) for reply in replies]
+    titles = (*TITLES[:2], "ROLE", *TITLES[2:])
+    return table(titles, [(*row[:2], role, *row[2:]) for row, role in zip(rows, roles, strict=True)], elastic=5)
+
+
 def _row(reply: HostReply) -> tuple[str, ...]:
     entry = reply.entry
     name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
@@ -275,13 +290,14 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"  gate     closed: {plain(str(body['gate']))}")
     place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
     print_result(f"  where    {place}, pid {entry.pid}, {plain(short_path(entry.working_dir))}")
+    _show_membership(entry, explain=explain)
     task = object_in(body, "current_task")
     if task:
         print_result(
             f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}"
         )
-    if tools_of(body):
-        print_result(f"  tools    {plain(tools_of(body))}")
+    _show_launch(body)
+    _show_usage(object_in(body, "usage"), entry)
     print_result(f"  queue    {body.get('queue_depth', 0)} queued")
     _show_owed(body)
     _show_held(held_in(body), entry)
@@ -291,6 +307,34 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _show_usage(usage: dict[str, Any], entry: AgentEntry) -> None:
+    totals = [object_in(object_in(usage, key), "tokens").get("total") for key in ("today", "total")]
+    today, overall = (total if isinstance(total, int) else 0 for total in totals)
+    if overall:
+        counts = f"{short_number(today)} tokens today, {short_number(overall)} in all"
+        print_result(f"  usage    {counts}  (synapse usage {short_name(entry)})")
+
+
+def _show_launch(body: dict[str, Any]) -> None:
+    for label, value in (("tools", tools_of(body)), ("talk", conversation_of(body))):
+        if value:
+            print_result(f"  {label:<8} {plain(value)}")
+
+
+def _show_membership(entry: AgentEntry, *, explain: bool) -> None:
+    """Shows what the agent is for, and who may send messages to it."""
+    if entry.role:
+        print_result(f"  role     {plain(entry.role)}")
+    if entry.team:
+        print_result(f"  team     {plain(entry.team)}")
+    if entry.accepts or explain:
+        from synapse.tasks.senders import SenderRule
+
+        print_result(f"  accepts  messages from {plain(SenderRule.of(entry).in_words())}")
+    if entry.launched_by and explain:
+        print_result(f"  started  by {plain(entry.launched_by)}: agents that accept some senders only refuse it")
 
 
 def _show_owed(body: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import threading
 from datetime import datetime
 from typing import Any, Final
 
+from synapse.cli.live_line import LiveLine
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted
@@ -163,12 +164,14 @@ class AgentQuestion:
         path = f"/tasks/{self.task_id}/answer" if self.task_id else "/answer"
         # With the question's id: if it was answered meanwhile, this answer must not go to the next question.
         body = {**answer, "question_id": str(self.question.get("id", ""))}
-        task = object_in(ask(self.entry, "POST", path, body, timeout=ANSWER_SECONDS), "task")
+        name = short_name(self.entry)
+        with LiveLine(name, "stops waiting", state="takes the answer", as_json=as_json):
+            task = object_in(ask(self.entry, "POST", path, body, timeout=ANSWER_SECONDS), "task")
         if as_json:
             print_json({"task": task or None, "question": self.question})
             return 0
         state = f"  (task {short_id(task)} is {status_of(task)})" if task else ""
-        print_notice(f"[{short_name(self.entry)}] {done}: {title_of(self.question)}{state}")
+        print_notice(f"[{name}] {done}: {title_of(self.question)}{state}")
         return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from synapse.cli import exit_codes
+from synapse.cli.live_line import LiveLine
 from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, seconds
 from synapse.cli.tables import safe
@@ -43,7 +44,8 @@ def run_ask(arguments: list[str]) -> int:
     print_notice(f"[→ a person] asked  (task {short_id(task)}), waiting for the answer")
     watch = TaskWatch(own, own, registry, clock.monotonic, clock.monotonic() + wait)
     try:
-        task = watch.wait(task_id, lambda now: status_of(now) in ("completed", *_LEFT), lambda _now: None)
+        with LiveLine("waiting for a person", "leaves the question open", as_json=options.json):
+            task = watch.wait(task_id, lambda now: status_of(now) in ("completed", *_LEFT), lambda _now: None)
     except (KeyboardInterrupt, TimeoutError) as stop:
         task = leave(own, task_id)
         if not task:

@@ -48,7 +48,10 @@ def run_attach(arguments: list[str]) -> int:
     from synapse.attach.person import PersonTerminal
 
     attach_options = AttachOptions(
-        types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
+        types=not options.read_only,
+        take=options.take_over,
+        name=short_name(entry),
+        detach_key=control_key(settings.detach_key),
     )
     clock = SystemClock()
     person_saw(registry, entry.agent_id, clock.now())

@@ -16,7 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Final
 from synapse import __version__
 from synapse.cli.completion_scripts import outdated_scripts
 from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.service import service_reports
@@ -48,6 +49,7 @@ from synapse.config.settings import (
     profile_names,
 )
 from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
 from synapse.core.json_text import object_in, objects_in
@@ -61,6 +63,7 @@ from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
 from synapse.store.lost_files import SAVED
+from synapse.tasks.senders import SenderRule
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -199,6 +202,9 @@ def _programs(settings: Settings) -> Iterator[Finding]:
         except InvalidProfile as error:
             yield Finding(PROBLEM, name, str(error), error.hint)
             continue
+        if name in VERBS:
+            text = f"a profile with the name of a verb: `synapse {name}` runs the verb"
+            yield Finding(NOTE, name, text, way_to_profile(name))
         path = locate(profile.command[0])
         if not path:
             yield Finding(NOTE, name, f"'{profile.command[0]}' is not installed", profile.install_hint)
@@ -384,9 +390,23 @@ def _agents(settings: Settings) -> Iterator[Finding]:
                 advice = f"synapse status {short_name(reply.entry)} --explain"
                 yield Finding(NOTE, short_name(reply.entry), detail, advice)
         yield from _tools(reply)
+        yield from _accepted_senders(reply.entry, replies)
     answered = f"{sum(reply.error is None for reply in replies)} running"
     unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
     yield Finding(NOTE, "agents", f"{answered}, {unknown} unknown") if unknown else Finding(OK, "agents", answered)
+
+
+def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterator[Finding]:
+    """Tells who may send messages to an agent that does not accept all, and who only seems to be one of them."""
+    rule = SenderRule.of(entry)
+    if rule.is_open:
+        return
+    yield Finding(OK, short_name(entry), f"accepts messages from {plain(rule.in_words())}")
+    for other in (reply.entry for reply in replies):
+        if other.launched_by and rule.names(other):
+            name, starter = short_name(other), plain(other.launched_by)
+            why = f"does not accept {name}, which {starter} started: only agents that a person started count"
+            yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
 
 
 def _services(_settings: Settings) -> Iterator[Finding]:

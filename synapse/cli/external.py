@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
+from synapse.cli.live_line import LiveLine
 from synapse.cli.output import print_json, print_notice, print_part, print_result
 from synapse.cli.parser import ActionParser, VerbParser, seconds
 from synapse.cli.person import require_deciding_person
@@ -32,6 +33,7 @@ synapse external send other "yes, continue" --task 4f1c…
 synapse external cancel other 4f1c…
 synapse external remove other
 """
+STOPS = "stops waiting"
 EXITS = {
     "failed": FAILED,
     "canceled": FAILED,
@@ -119,7 +121,8 @@ async def _send(externals: Externals, options: Namespace) -> int:
     if options.stream:
         answer = await _streamed(externals, request, options)
     else:
-        answer = await externals.send(request, seconds=options.timeout)
+        with LiveLine(f"waiting for {options.alias}", STOPS, as_json=options.json):
+            answer = await externals.send(request, seconds=options.timeout)
         if options.json:
             print_json(asdict(answer))
         elif answer.text:
@@ -142,15 +145,18 @@ async def _streamed(externals: Externals, request: SendExternal, options: Namesp
     """Prints each part of the answer as it arrives (as JSON, one line each) and returns the last answer."""
     answer: ExternalAnswer | None = None
     shown = ""
+    line = LiveLine(f"waiting for {options.alias}", STOPS, as_json=options.json)
     async with aclosing(externals.stream(request, seconds=options.timeout)) as answers:
-        async for answer in answers:
-            if options.json:
-                print_json(asdict(answer))
-            elif answer.text != shown:
-                # A rewritten answer is printed again, on a new line.
-                more = answer.text.removeprefix(shown) if answer.text.startswith(shown) else f"\n{answer.text}"
-                print_part(safe(more))
-                shown = answer.text
+        with line:
+            async for answer in answers:
+                if options.json:
+                    print_json(asdict(answer))
+                elif answer.text != shown:
+                    line.end()  # from now on there is an answer to look at
+                    # A rewritten answer is printed again, on a new line.
+                    more = answer.text.removeprefix(shown) if answer.text.startswith(shown) else f"\n{answer.text}"
+                    print_part(safe(more))
+                    shown = answer.text
     if shown:
         print_result("")
     if answer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import SUPPRESS, Namespace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings
 from synapse.cli.trust import settings_here
+from synapse.client.hosts import current_folder, open_registry
+from synapse.client.lines import short_path
 from synapse.config.settings import Settings, load_settings
 from synapse.core.address import nearest, short_name
 from synapse.core.agent import AgentEntry
@@ -21,11 +24,14 @@ PROFILE_EXAMPLES = """
 synapse claude
 synapse claude --name reviewer
 synapse codex --port 8125
+synapse codex --worktree            in a git worktree of its own  (synapse worktrees)
 synapse claude --resume             go on with the conversation of its last run
 synapse claude -- --continue        arguments after -- are for claude
 """
-VALUED_OPTIONS = ("--name", "--port", ROLE, TEAM, ACCEPT_FROM)
+VALUED_OPTIONS = ("--name", "--port", "--worktree", ROLE, TEAM, ACCEPT_FROM)
 """The options of `add_host_options` that take a value."""
+MAX_WORKTREES = 100
+"""How many worktrees the agents of one profile without names may have in a repository."""
 SCRIPTED_EXAMPLES = """
 synapse scripted docs/examples/hello.toml
 synapse scripted docs/examples/hello.toml --name hello --port 8180
@@ -40,7 +46,8 @@ def run_profile(arguments: list[str]) -> int:
         raise InvalidRequest(f"unknown option {profile}", hint="synapse --help")
     # Before parsing the options: those of a mistyped verb would be unknown.
     require_profile(profile, load_settings())
-    settings = settings_here(profile, load=launch_settings, asks=not {"--headless", "--json"} & set(ours))
+    asks = not {"--headless", "--json"} & set(ours)
+    settings = settings_here(profile, load=launch_settings, asks=asks)
     summary = f"run {profile} in this terminal, as an agent"
     parser = VerbParser(profile, summary=summary, examples=PROFILE_EXAMPLES, json=False, program=profile)
     add_host_options(parser)
@@ -48,6 +55,13 @@ def run_profile(arguments: list[str]) -> int:
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(ours[1:])
+    if options.worktree is not None:
+        folder = worktree_for(profile, options, settings)
+        os.chdir(folder)
+        # Programs take it for the path by which they were started.
+        os.environ["PWD"] = folder
+        settings = settings_here(profile, load=launch_settings, asks=asks)
+        require_profile(profile, settings)
     from synapse.host.pty import run_agent
 
     return run_agent(
@@ -71,9 +85,46 @@ def add_host_options(parser: VerbParser) -> None:
     parser.add_argument("--no-instructions", action="store_true", help="do not give the agent the initial instructions")
     parser.add_argument("--no-mcp", action="store_true", help="do not give its model the tools to send and reply (MCP)")
     parser.add_argument(
+        "--worktree",
+        nargs="?",
+        const="",
+        metavar="BRANCH",
+        help="work in a git worktree of its own, on BRANCH (default: synapse/NAME), beside this repository",
+    )
+    parser.add_argument(
         RESUME, action="store_true", help="go on with the conversation of this agent's last run, if it is known"
     )
     add_membership_options(parser)
+
+
+def worktree_for(profile: str, options: Namespace, settings: Settings) -> str:
+    """Returns the folder for an agent that is started with `--worktree`, and says where it is; makes the worktree.
+
+    Without a name and a branch, the second agent of a profile gets the second worktree. Raises as `ensure_worktree`.
+    """
+    from synapse.host.identity import check_name
+    from synapse.worktrees.ensure import WorktreeInUse, ensure_worktree
+
+    # The host checks it again; without this, a wrong name would leave a worktree behind.
+    if options.name not in ("", profile):
+        check_name(options.name, settings)
+    here, running = Path(current_folder()), open_registry().entries()
+    number = 1
+    while True:
+        name = options.name or (profile if number == 1 else f"{profile}-{number}")
+        try:
+            made = ensure_worktree(here, name, options.worktree, running=running)
+            break
+        except WorktreeInUse:
+            if options.name or options.worktree or number == MAX_WORKTREES:
+                raise
+            number += 1
+    how = "New worktree" if made.is_new else "Worktree"
+    branch = f"on the branch {made.branch}" if made.branch else "on no branch"
+    print_notice(f"{how} {short_path(str(made.path))} {branch}  (synapse worktrees)")
+    for note in made.notes:
+        print_notice(f"Note: {note}")
+    return str(made.folder)
 
 
 def add_membership_options(parser: VerbParser) -> None:

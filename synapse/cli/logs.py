@@ -91,7 +91,7 @@ def run_logs(arguments: list[str]) -> int:
     parser.add_argument("agent", metavar="AGENT")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new entries")
     parser.add_argument("-n", "--lines", type=whole_number(0), default=50, help="how many entries to show (50)")
-    parser.add_argument("--since", type=_duration, metavar="TIME", help="show only the last 30s, 15m, 2h or 1d")
+    parser.add_argument("--since", type=duration, metavar="TIME", help="show only the last 30s, 15m, 2h or 1d")
     options = parser.parse_args(arguments)
     settings = load_settings()
     agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
@@ -249,8 +249,8 @@ class _GrowingFile:
         self._file.close()
 
 
-def _duration(text: str) -> timedelta:
-    """Reads 30s, 15m, 2h or 1d."""
+def duration(text: str) -> timedelta:
+    """The `type` of an option that takes a time such as 30s, 15m, 2h or 1d."""
     found = re.fullmatch(r"(\d{1,6})([smhd])", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"must be a time such as 30s, 15m, 2h or 1d, not '{text}'")

@@ -19,8 +19,11 @@ VERBS = {
     "ps": ("teams", "show the teams that are up, and how their agents fare"),
     "list": ("agents", "list running agents and what they are doing"),
     "top": ("top", "show all agents live: who needs you, who is doing what"),
+    "usage": ("usage", "show what turns cost: tokens, and money where a CLI tells it"),
     "status": ("agents", "show one agent or task; --explain shows the evidence for its state"),
     "attach": ("attach", "open an agent's terminal in this one"),
+    "worktrees": ("worktrees", "list the git worktrees of agents, and remove those that nobody needs"),
+    "diff": ("worktrees", "show what an agent has changed in its git worktree"),
     "watch": ("watch", "follow the events of tasks"),
     "logs": ("logs", "show an agent's log: starts, states, deliveries, refusals"),
     "send": ("send", "send a message to an agent; --response waits for the answer"),
@@ -29,6 +32,7 @@ VERBS = {
     "broadcast": ("broadcast", "send a message to all agents in this folder"),
     "queue": ("tasks", "list queued messages"),
     "tasks": ("tasks", "list recent tasks"),
+    "show": ("show", "read a task, or an agent's last tasks, like a conversation; export them"),
     "cancel": ("cancel", "cancel a task or a queued message"),
     "approvals": ("approvals", "list what needs a person: questions, messages in doubt, held messages"),
     "approve": ("approvals", "allow what an agent asks permission for"),
@@ -54,6 +58,8 @@ VERBS = {
     "help": ("help", "show this text, or the help of a verb"),
 }
 FAST_VERBS = (["send"], ["reply"], ["mcp"])
+HOST_VERBS = ("gateway", "scripted")
+"""Verbs that `synapse start` knows too: a profile with such a name can only be renamed."""
 CLOSED_PIPE = 141
 
 
@@ -120,11 +126,38 @@ def find_verb(arguments: "list[str]") -> "Callable[[], int]":
         verb = "help"
     if verb in ("-V", "--version"):
         return _show_version
-    if verb in VERBS:
+    # A host that `synapse start PROFILE` has started: nobody else gives this option first.
+    is_profile = rest[:1] == ["--headless"] and verb not in HOST_VERBS
+    if verb in VERBS and not is_profile:
+        if [verb] not in FAST_VERBS:  # about which only `doctor` warns
+            _warn_of_profile(verb)
         run = _load(VERBS[verb][0], verb)
         return lambda: run(rest)
     run = _load("launch", "profile")
     return lambda: run(arguments)
+
+
+def _warn_of_profile(verb: str) -> None:
+    """Prints how to start a profile of the user that has the name of this verb, if there is one."""
+    import os
+
+    from synapse.config.paths import own_profile
+
+    try:
+        file = own_profile(verb, os.environ, os.getcwd())
+    except OSError:
+        return  # the folder was deleted: then there is no project
+    if file:
+        from synapse.cli.output import print_notice
+
+        print_notice(f"`{verb}` is a verb, and the name of the profile {file}: {way_to_profile(verb)}")
+
+
+def way_to_profile(verb: str) -> str:
+    """Returns how to start a profile that has the name of a verb."""
+    if verb in HOST_VERBS:
+        return "rename the profile to start it"
+    return f"`synapse start {verb}` starts the profile"
 
 
 def wants_json(arguments: "list[str]") -> bool:

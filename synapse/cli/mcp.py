@@ -44,7 +44,7 @@ def run_mcp(arguments: "list[str]") -> int:
     offered = (
         Server(PERSON_TOOLS, person_instructions(), __version__)
         if own is None
-        else Server(AGENT_TOOLS, agent_instructions(own.agent_id, own.name), __version__)
+        else Server(AGENT_TOOLS, agent_instructions(own.agent_id, own.name, own.role), __version__)
     )
     StdioServer(offered, local.run, ReadyReport(registry), monotonic).serve()
     return 0

@@ -14,7 +14,7 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.cli.teams import trusted_source
+from synapse.cli.team_files import trusted_source
 from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
 from synapse.client.times import lasting

@@ -2,6 +2,7 @@
 
 a person restarts an agent     it is stopped, and started with the environment of the person's shell
 an agent restarts an agent     its host restarts itself, so that it keeps the rights that it was given
+its host has ended             it is started as its last run was, by the record of that
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from synapse.cli.agents import as_fields
 from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
 from synapse.cli.gateway import START_ACTION, add_gateway_options
-from synapse.cli.launch import VALUED_OPTIONS, add_host_options, chosen_membership, require_profile
+from synapse.cli.launch import VALUED_OPTIONS, add_host_options, chosen_membership, require_profile, worktree_for
 from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings, objection, require_deciding_person
@@ -22,18 +23,19 @@ from synapse.cli.trust import settings_here
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import GATEWAY, current_folder, find_agent, open_gateways, open_registry
 from synapse.config.settings import load_settings
-from synapse.core.address import matching, short_name
+from synapse.core.address import matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
-from synapse.host.conversations import RESUME
+from synapse.host.conversations import RESUME, LastRun, last_runs
 from synapse.host.identity import SCRIPTED
 from synapse.host.membership import membership_of
-from synapse.registry.files import FileRegistry, gateways
+from synapse.registry.files import FileRegistry, gateways, is_alive
 
 START_EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
+synapse start codex --worktree      in a git worktree of its own  (synapse worktrees)
 synapse start claude -- --continue  arguments after -- are for claude
 synapse start scripted my.toml      an agent that plays a script
 synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
@@ -74,6 +76,13 @@ def run_start(arguments: list[str]) -> int:
     # A script is not a profile, though a project may have a profile named `scripted`.
     profile = "" if options.profile == SCRIPTED else options.profile
     settings = settings_here(profile, load=launch_settings, asks=not options.json)
+    folder = None
+    if options.worktree is not None:
+        options.script = options.script and str(Path(options.script).absolute())
+        folder = worktree_for(options.profile, options, settings)
+        settings = settings_here(profile, load=lambda: launch_settings(folder=folder), asks=not options.json)
+        if profile:
+            require_profile(profile, settings)
     launch = HostLaunch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,
@@ -81,6 +90,7 @@ def run_start(arguments: list[str]) -> int:
         instructions=not options.no_instructions,
         mcp=not options.no_mcp,
         arguments=theirs,
+        folder=folder,
         membership=chosen_membership(options),
         resume=options.resume,
     )
@@ -175,31 +185,65 @@ def run_restart(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     registry = open_registry()
-    entry = find_agent(options.agent, registry)
+    ended = find_ended(options.agent, registry)
+    entry = ended.entry if ended else find_agent(options.agent, registry)
     require_own_process(entry)
-    launch = replace(launch_of(entry, command_line(entry.pid)), resume=not options.fresh)
+    command = list(ended.command) if ended else command_line(entry.pid)
+    launch = replace(launch_of(entry, command, has_ended=ended is not None), resume=not options.fresh)
     # Checked before it stops: an agent whose project is no longer trusted could not be started again.
     settings = settings_here(
         "" if entry.agent_type == SCRIPTED else entry.agent_type,
         load=lambda: launch_settings(folder=launch.folder),
         asks=not options.json,
     )
-    if objection() and not options.force:
+    if (why := objection()) and not options.force:
+        if ended:
+            raise UnsupportedOperation(
+                f"{short_name(entry)} has ended, and an agent may not start it with other rights",
+                hint=f"{why}; a person can run `synapse restart {short_name(entry)}` in their own shell",
+            )
         again = restart_host(entry, registry, settings.logs, resume=not options.fresh)
     else:
-        stop_host(entry, registry, force=options.force)
+        if not ended:
+            stop_host(entry, registry, force=options.force)
         try:
             again = start_host(launch, registry, settings.logs)
         except PortTaken as error:
+            if ended and "--port" not in split_at_dashes(command)[0]:
+                # Nobody asked for that port, and another program has taken it since.
+                again = start_host(replace(launch, port=None), registry, settings.logs)
+                return _report_restart(again, as_json=options.json)
             raise PortTaken(
                 f"{short_name(entry)} is stopped, and cannot start again: {error}",
                 hint=f"to start it on another port: {start_command(launch)}",
             ) from None
-    if options.json:
+    return _report_restart(again, as_json=options.json)
+
+
+def _report_restart(again: AgentEntry, *, as_json: bool) -> int:
+    if as_json:
         print_json(as_fields(ask_all([again], "GET", "/status")[0]))
     else:
         print_notice(f"{short_name(again)} restarted (pid {again.pid}, port {again.port})")
     return 0
+
+
+def find_ended(target: str, registry: FileRegistry) -> LastRun | None:
+    """Returns the last run of the agent that `target` names if its host has ended; None if an agent of that name runs.
+
+    A profile's name means its agent in this folder, if it had one here: others may have ended elsewhere long ago.
+
+    Raises AmbiguousTarget when several agents match.
+    """
+    running = [entry for entry in registry.written() if is_alive(entry)]
+    if matching(target, running):
+        return None
+    used = {entry.inbox for entry in running}
+    runs = {run.entry.agent_id + run.entry.inbox: run for run in last_runs(load_settings().home)}
+    found = matching(target, [run.entry for run in runs.values() if run.entry.inbox not in used])
+    here = [entry for entry in found if entry.working_dir == current_folder()]
+    found = here or found
+    return runs[(entry := resolve(target, found)).agent_id + entry.inbox] if found else None
 
 
 def start_command(launch: HostLaunch) -> str:
@@ -226,15 +270,20 @@ def command_line(pid: int) -> list[str]:
     return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
 
 
-def launch_of(entry: AgentEntry, words: list[str]) -> HostLaunch:
+def launch_of(entry: AgentEntry, words: list[str], *, has_ended: bool = False) -> HostLaunch:
     """Returns how to start the agent again; `words` is its command line.
 
     Raises:
-        UnsupportedOperation: it runs in a person's terminal, which cannot be given to a new process.
+        UnsupportedOperation: it runs, or ran, in a person's terminal, which cannot be given to a new process.
     """
     ours, theirs = split_at_dashes(words)
     if words and "--headless" not in ours:
         named = f" --name {entry.name}" if entry.name else ""
+        if has_ended:
+            raise UnsupportedOperation(
+                f"{entry.agent_id} ran in a terminal; only background agents can be restarted",
+                hint=f"start it again there: synapse {entry.agent_type}{named} {RESUME}",
+            )
         raise UnsupportedOperation(
             f"{entry.agent_id} runs in a terminal; only background agents can be restarted",
             hint=f"restart it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",

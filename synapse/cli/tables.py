@@ -14,6 +14,8 @@ NARROWEST = 40
 ELASTIC_LEAST = 20
 """Below this, the other columns are shortened before the elastic one."""
 COLUMN_LEAST = 8
+SHORT = 12
+"""Ids, states and times: a column that is no wider is shortened last."""
 PATH_TITLES = ("FOLDER", "PATH")
 
 
@@ -27,7 +29,7 @@ def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: 
     widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
     _fit(widths, line_width() - 2 * (len(widths) - 1), [len(title) for title in titles], elastic)
     paths = [title in PATH_TITLES for title in titles]
-    return "\n".join(_line(row, widths, paths) for row in ([*titles], *cells))
+    return "\n".join((_line(titles, widths, [False] * len(titles)), *(_line(row, widths, paths) for row in cells)))
 
 
 def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int) -> None:
@@ -35,7 +37,7 @@ def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int) 
     every = range(len(widths))
     stages = (
         ((elastic,), [max(title, ELASTIC_LEAST) for title in titles]),
-        (every, [max(title, COLUMN_LEAST) for title in titles]),
+        (every, [one if one <= SHORT else max(title, COLUMN_LEAST) for one, title in zip(widths, titles, strict=True)]),
         (every, [1 for _ in titles]),
     )
     for columns, least in stages:
@@ -43,9 +45,11 @@ def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int) 
             wide = [column for column in columns if widths[column] > least[column]]
             if not wide:
                 break
-            widest = max(wide, key=lambda column: widths[column])
-            next_widest = max((widths[column] for column in wide if widths[column] < widths[widest]), default=0)
-            widths[widest] -= max(1, min(excess, widths[widest] - max(next_widest, least[widest])))
+            most = max(widths[column] for column in wide)
+            equals = [column for column in wide if widths[column] == most]
+            lower = max((widths[column] for column in wide if widths[column] < most), default=0)
+            one = equals[-1]
+            widths[one] -= max(1, min(excess // len(equals), most - max(lower, least[one])))
 
 
 def painted(text: str, state: str) -> str:

@@ -14,6 +14,7 @@ from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.client.attention import held_in, messages_in, release_step, why_held
 from synapse.client.fan_out import ask_all
+from synapse.client.history import sender_label
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.client.times import ago
 from synapse.client.views import attention_of, message_of, sender_of, short_id
@@ -42,6 +43,7 @@ synapse tasks codex -n 5           the last five of codex
 synapse tasks --search parser      those that have this word in their messages or answers
 synapse tasks --search '"not a mistake" pars'   a phrase, and a word that begins with `pars`
 synapse status 54241e7e            one task, with its answer
+synapse show 54241e7e              the same like a conversation
 synapse tasks --json | jq -r '.[].id'
 """
 TASK_TITLES = ("TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE")
@@ -89,21 +91,13 @@ def run_tasks(arguments: list[str]) -> int:
     return 0
 
 
-def _sender(task: Task) -> str:
-    """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`."""
-    shown, inbox = task.sender_name, task.sender.inbox
-    if shown != task.sender.sender_id:
-        return shown
-    return inbox if inbox and "@" not in inbox else shown.removeprefix("synapse-")
-
-
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
     return (
         task.short_id,
         STATE_NAMES[task.state].replace("_", " "),
         ago(task.updated_at, now),
         left_name(task).removeprefix("synapse-"),
-        _sender(task),
+        sender_label(task),
         task.message.text.strip().partition("\n")[0][:200],
     )
 

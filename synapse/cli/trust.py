@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
+from synapse.cli.main import VERBS, way_to_profile
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.person import objection_to_deciding, require_deciding_person
@@ -146,19 +147,21 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
             return "is not TOML"
         wishes = [f"{key} = {value!r}" for key, value in project.wishes.items() if key in FOR_PROJECTS]
         return f"sets {', '.join(wishes)}" if wishes else "sets nothing that a project may set"
-    if not profile_in(name) and not name.endswith(_TOML):
+    profile = profile_in(name)
+    if not profile and not name.endswith(_TOML):
         return ""
     try:
         fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
     except ValueError:
         return "is not TOML"
-    if not profile_in(name):
+    if not profile:
         return _team_effect(fields)
     env = fields.get("env")
     environment = cast("dict[str, object]", env) if isinstance(env, dict) else {}
     variables = [f"{name}={value}" for name, value in environment.items()]
     words = [word for key in ("command", "args") for word in _words(fields.get(key))]
-    return f"runs: {shlex.join([*variables, *words])}"
+    start = f"  ({profile} is a verb too: {way_to_profile(profile)})" if profile in VERBS else ""
+    return f"runs: {shlex.join([*variables, *words])}{start}"
 
 
 def _team_effect(fields: Mapping[str, Any]) -> str:

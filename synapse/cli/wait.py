@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from synapse.cli import exit_codes
+from synapse.cli.live_line import LiveLine
 from synapse.cli.options import Options
 from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.tables import safe
 from synapse.client.attention import (
+    QUEUED,
     messages_in,
     next_step,
     overdue_in,
@@ -42,6 +44,7 @@ from synapse.client.views import (
     is_answered,
     is_inferred,
     note_of,
+    proof_of,
     question_of,
     reason_of,
     receipt_lines,
@@ -54,8 +57,9 @@ from synapse.client.watch import TaskFields, TaskWatch, leave, open_waiting
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
-from synapse.core.agent import READY, WAITING, AgentEntry
+from synapse.core.agent import READY, WAITING, WORKING, AgentEntry
 from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
+from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
 STATUS_SECONDS: Final = 1.0
@@ -73,7 +77,8 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     until = is_answered if is_for_answer else is_submitted
     if options.has("--response"):
         body["metadata"]["response_expected"] = True
-    progress = ProgressPrinter(entry, options)
+    line = LiveLine(short_name(entry), "leaves it running", as_json=options.has("--json"))
+    progress = ProgressPrinter(entry, options, line)
     watch = TaskWatch(own or entry, entry, registry, clock.monotonic, deadline, progress.look)
     task_id = open_waiting(own, entry, body) if own else ""
     sent: TaskFields = {}
@@ -85,7 +90,8 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         task_id = task_id or str(sent.get("id", ""))
         awaited = "the answer" if is_for_answer else "proof of delivery"
         print_notice(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {awaited}")
-        task = watch.wait(task_id, until, progress)
+        with line:
+            task = watch.wait(task_id, until, progress)
     except TargetWaits as waits:
         return report_waiting(watch.receiver, waits, options, task_id=task_id)
     except (KeyboardInterrupt, TimeoutError) as stop:
@@ -167,10 +173,8 @@ def report(entry: AgentEntry, task: TaskFields, options: Options, *, sent_id: st
     elif status in _EXITS:
         why = plain(note_of(task) or reply) or f"the task is {status}"
         print_notice(f"Error: {name}: {why}\n(synapse status {short_id(task)})")
-    elif _level(options) == "answered":
-        print_result(safe(reply))
-        if is_inferred(task):
-            print_notice(f"({name} sent no reply; this is the end of its turn)")
+    else:
+        _print_outcome(name, task, options)
     if status == ASKS:
         print_notice(f'{name} asks for input; answer with: synapse send {name} "…" --task {sent_id}')
         return exit_codes.WAITING_FOR_PERSON
@@ -179,11 +183,34 @@ def report(entry: AgentEntry, task: TaskFields, options: Options, *, sent_id: st
     return _EXITS.get(status, exit_codes.DONE)
 
 
+def _print_outcome(name: str, task: TaskFields, options: Options) -> None:
+    """Prints the answer, or what proves that the agent took the message, as the options ask."""
+    if _level(options) == "answered":
+        print_result(safe(reply_of(task)))
+        if is_inferred(task):
+            print_notice(f"({name} sent no reply; this is the end of its turn)")
+    elif not options.has("--receipt"):  # which has printed it
+        print_notice(f"[→ {name}] {_proof_in(task)}  (synapse status {short_id(task)})")
+
+
+def _proof_in(task: TaskFields) -> str:
+    """Returns the first step that proves that the agent took the message, with its source and evidence."""
+    steps = (
+        step for step in objects_in(object_in(task, "metadata"), "receipts") if step.get("step") in SUBMITTED_STEPS
+    )
+    step = next(steps, None)
+    if step is None:
+        return f"{receipt_of(task)}; its host says no more"
+    return f"{step['step'].replace('_', ' ')}, proven by {plain(proof_of(step))}"
+
+
 class ProgressPrinter:
     """Prints progress on stderr while `send` waits: receipts if asked for, questions, and what blocks the agent."""
 
-    def __init__(self, entry: AgentEntry, options: Options) -> None:
+    def __init__(self, entry: AgentEntry, options: Options, line: LiveLine) -> None:
         self._name = short_name(entry)
+        self._line = line
+        self._is_queued = True
         self._obstacle = self._printed_obstacle = ""
         self._prints_receipts = options.has("--receipt") and not options.has("--json")
         self._printed = 0
@@ -192,29 +219,34 @@ class ProgressPrinter:
         self._printed_question = ""
 
     def __call__(self, task: TaskFields) -> None:
+        self._is_queued = receipt_of(task) == QUEUED
+        if status_of(task) == WORKING:
+            self._line.state = WORKING
         if self._prints_receipts:
             lines = receipt_lines(task)
             for line in lines[self._printed :]:
-                print_notice(f"  {plain(line)}")
+                self._line.say(f"  {plain(line)}")
             self._printed = max(self._printed, len(lines))
         question = question_of(task)
         if question:
             self._handle_question({**question, "task_id": task.get("id")})
         attention = attention_of(task)
         if attention and attention != self._attention:
-            print_notice(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
+            self._line.say(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
         self._attention = attention
 
     def look(self, entry: AgentEntry) -> None:
         """Asks the agent's host what blocks it: a dialog is no event of the task."""
-        self._name = short_name(entry)
+        self._name = self._line.target = short_name(entry)
         try:
             state = ask(entry, "GET", "/status", timeout=STATUS_SECONDS)
         except SynapseError:
+            self._line.state = "does not respond"
             # TaskWatch notices a host that is gone; one that is suspended may continue.
             if is_suspended(entry):
                 self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
             return
+        self._line.state = _state_in(state, is_queued=self._is_queued)
         question = question_in(state)
         if question:
             self._handle_question(question)
@@ -237,7 +269,7 @@ class ProgressPrinter:
     def _print_once(self, obstacle: str) -> None:
         """Prints what blocks the agent, unless it was the last thing printed."""
         if obstacle != self._printed_obstacle:
-            print_notice(obstacle)
+            self._line.say(obstacle)
             self._printed_obstacle = obstacle
 
     def _handle_question(self, question: dict[str, Any]) -> None:
@@ -247,7 +279,7 @@ class ProgressPrinter:
             raise TargetWaits(question, asks)
         if str(question.get("id")) != self._printed_question:
             self._printed_question = str(question.get("id"))
-            print_notice(f"{asks}  ({next_step(question, target_of(question, self._name), self._name)})")
+            self._line.say(f"{asks}  ({next_step(question, target_of(question, self._name), self._name)})")
 
     def _obstacle_in(self, state: dict[str, Any]) -> str:
         if state.get("state") == WAITING:
@@ -255,6 +287,17 @@ class ProgressPrinter:
         if state.get("state") == READY and state.get("gate"):
             return f"{self._name} cannot be typed into: {plain(str(state['gate']))}"
         return ""
+
+
+def _state_in(status: TaskFields, *, is_queued: bool) -> str:
+    """Returns what the agent does, in a few words."""
+    match status.get("state"):
+        case "working" if is_queued:
+            return "working on something else"
+        case "waiting":
+            return "waits for a person"
+        case state:
+            return str(state or "")
 
 
 def _deliver(

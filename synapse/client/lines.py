@@ -45,6 +45,16 @@ def cut_path(path: str, columns: int) -> str:
     return path if width(path) <= columns else cut(path[::-1], columns)[::-1]
 
 
+def short_number(number: int) -> str:
+    """Returns a count in at most six characters: `950`, `12.3k`, `4.5M`."""
+    if number < 1000:
+        return str(number)
+    size, power = float(number), 0
+    while size >= 999.95 and power < 4:
+        size, power = size / 1000, power + 1
+    return f"{size:.1f}{' kMGT'[power]}"
+
+
 def width(text: str) -> int:
     """Returns how many columns `text` takes in a terminal."""
     if text.isascii():

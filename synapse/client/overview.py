@@ -112,6 +112,7 @@ class Row(TypedDict):
     agent_id: str
     name: str
     agent_type: str
+    role: str
     folder: str
     machine: str
     state: str
@@ -150,6 +151,7 @@ def row_of(
         "agent_id": entry.agent_id,
         "name": short_name(entry),
         "agent_type": entry.agent_type,
+        "role": entry.role[:LONGEST_TEXT],
         "folder": short_path(entry.working_dir),
         "machine": "",
         "state": state,

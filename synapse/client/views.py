@@ -114,6 +114,14 @@ def tools_of(status: "dict[str, Any]") -> str:
     return f"{way}: {tools.get('why') or 'unknown'}"
 
 
+def conversation_of(status: "dict[str, Any]") -> str:
+    """Returns whether an agent goes on with the conversation of its last run; empty if nothing is to be said of it."""
+    told = object_in(status, "conversation")
+    if told.get("resumed"):
+        return "goes on with its last one"
+    return f"begun anew: {told['why']}" if told.get("why") else ""
+
+
 def is_inferred(task: "dict[str, Any]") -> bool:
     """Returns whether the answer was taken from the end of the agent's turn instead of a reply that it sent."""
     return any(object_in(artifact, "metadata").get("inferred") is True for artifact in objects_in(task, "artifacts"))

@@ -51,6 +51,14 @@ def user_folder(environ: "Mapping[str, str]") -> str:
     return os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "synapse")
 
 
+def own_profile(name: str, environ: "Mapping[str, str]", folder: str) -> str:
+    """Returns the file of a profile that the user, or the project of `folder`, has added; empty if there is none."""
+    project = find_project(folder)
+    places = [user_folder(environ), *([os.path.join(project, PROJECT_FOLDER)] if project else [])]
+    files = (os.path.join(place, "profiles", f"{name}.toml") for place in places)
+    return next((file for file in files if os.path.isfile(file)), "")
+
+
 def check_place(place: str, folder: str, *, what: str, variable: str) -> None:
     """Checks a folder that decides what is run and who gets in, for a process that works in `folder`.
 

@@ -5,6 +5,8 @@
 
 A project is read once, into memory: the bytes that are hashed are the bytes that are used, so that a profile cannot
 change in between. A single file elsewhere, as a team file, is trusted in the same way, by its path and content.
+
+A git worktree without a decision of its own has that of its repository, about exactly the same content.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ FOLDER: Final = "trust"
 MAX_FILES: Final = 1000
 MAX_BYTES: Final = 4 * 1024 * 1024
 _SUFFIX: Final = ".json"
+_LONGEST_POINTER: Final = 8192
+"""More than a path can have."""
 
 
 class Trust(StrEnum):
@@ -153,6 +157,36 @@ def _raise(error: OSError) -> None:
     raise error
 
 
+def same_folder_in_main_worktree(folder: Path) -> Path | None:
+    """Returns the folder that corresponds to `folder` in the main worktree; None if it is not in a linked worktree.
+
+    The worktree must name the repository, and the repository the worktree: a folder that comes from elsewhere can name
+    any repository, but is named by none. Reads the files of git itself, because every command asks this.
+    """
+    folder = Path(os.path.realpath(folder))
+    try:
+        top = next(one for one in (folder, *folder.parents) if os.path.lexists(one / ".git"))
+        marker, found, place = _pointer(top / ".git").partition("gitdir: ")
+        admin = Path(os.path.realpath(top / place))
+        common = Path(os.path.realpath(admin / _pointer(admin / "commondir")))
+        back = Path(os.path.realpath(admin / _pointer(admin / "gitdir")))
+    except (StopIteration, OSError, ValueError):
+        return None
+    is_linked = not marker and found and back == top / ".git" and admin.parent == common / "worktrees"
+    # A bare repository has no main worktree.
+    return common.parent / folder.relative_to(top) if is_linked and common.name == ".git" else None
+
+
+def _pointer(path: Path) -> str:
+    """Returns the line in a file of git's. Raises OSError, or ValueError if another user could have written it."""
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or not is_ours(found.st_uid):
+            raise ValueError(f"{path} is not a plain file of this user")
+        return os.fsdecode(file.read(_LONGEST_POINTER)).rstrip("\n")
+
+
 class TrustStore:
     """The person's decisions, each in a private file in the state folder."""
 
@@ -163,10 +197,12 @@ class TrustStore:
         """Returns the person's decision about the project with its present files."""
         if project.problem:
             return Trust.UNUSABLE
-        decision = self._read(self._path(project.folder))
-        if decision is None or decision.folder != project.folder:
-            return Trust.UNKNOWN
-        return decision.about(project)
+        decision = self._about(project.folder)
+        if decision is not None:
+            return decision.about(project)
+        inherited = self._about(same_folder_in_main_worktree(project.folder))
+        # A worktree with other content is another project, not a changed one.
+        return inherited.about(project) if inherited and inherited.digest == project.digest else Trust.UNKNOWN
 
     def decide(self, project: Project, now: datetime, *, trusted: bool) -> Decision:
         """Records the person's decision about the project as it was read.
@@ -202,6 +238,10 @@ class TrustStore:
         """Returns all decisions, sorted by folder."""
         read = (self._read(path) for path in self._folder.glob(f"*{_SUFFIX}"))
         return sorted((decision for decision in read if decision is not None), key=lambda decision: decision.folder)
+
+    def _about(self, folder: Path | None) -> Decision | None:
+        decision = self._read(self._path(folder)) if folder else None
+        return decision if decision and decision.folder == folder else None
 
     def _path(self, folder: Path) -> Path:
         return self._folder / (hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + _SUFFIX)

@@ -97,9 +97,9 @@ class Caller:
 
     @property
     def is_dashboard(self) -> bool:
-        """A person calls from a browser's session: nobody else can open one. Also holds in the host of an agent.
+        """A person calls from a browser's session, which nobody else can open. Also known in the host of an agent.
 
-        The owner of a gateway can make a key that is equal to it, and no other caller is.
+        No key and no token has all of this: the scope is the user's own, and all tasks are visible.
         """
         is_sessions = self.name == SESSION_NAME and self.scope == LOCAL_SCOPE
         return is_sessions and self.sees_all and self.actions is not None and not self.via_socket

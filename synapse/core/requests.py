@@ -23,6 +23,7 @@ from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.store import TaskPage
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
 from synapse.core.types import frozen
+from synapse.core.usage import AgentUsage, UsageTotal
 
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -77,6 +78,15 @@ NO_TOOLS: Final = ToolsStatus(way=ToolsWay.NONE, mcp=McpState.OFF, why="it runs 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationStatus:
+    """Whether an agent's CLI goes on with the conversation of the agent's last run."""
+
+    resumed: bool = False
+    why: str = ""
+    """Why it began anew although it was to go on; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
     """The result of GetStatus: what an agent's host says about itself."""
 
@@ -94,10 +104,14 @@ class HostStatus:
     store_fault: str = ""
     """Why the store cannot write, so that every message is refused; empty while it can."""
     tools: ToolsStatus = NO_TOOLS
+    conversation: ConversationStatus | None = None
+    """None for an agent without a CLI whose conversations are known."""
     owes: tuple[Task, ...] = ()
     """The requests that stay open although their turn is over: the agent waits for another's answer to answer them."""
     finished: tuple[Task, ...] | None = None
     """The tasks that ended last, in brief, newest first; None if the request asked for none."""
+    usage: AgentUsage | None = None
+    """What its requests to a model cost; None while nothing tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +164,8 @@ class ListedAgent:
     """The media types that it produces, if known."""
     extensions: Extensions = ()
     """The A2A extensions that it declares."""
+    role: str = ""
+    """What a person said that it is for; its description has it too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +190,8 @@ class MetricsSnapshot:
     notifications: Mapping[DeliveryState, int]
     """How many notifications for webhooks are in each state."""
     delivered: tuple[Delivered, ...] = ()
+    usage: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
+    """What the requests of each agent to its model cost, by its name at the gateway."""
 
 
 class Request(Generic[R_co]):
@@ -394,6 +412,8 @@ class ResolveTask(Request[Task]):
 
     task_id: str
     verdict: str
+    asked_at: datetime | None = None
+    """Since when the person was asked, if it is known: a doubt about a later try is not the one they decided about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -300,6 +300,18 @@ def is_about_question(event: MetadataChanged) -> bool:
     return _QUESTION in event.metadata
 
 
+def noted_question(event: MetadataChanged) -> Question | None:
+    """Returns the question that the event records; None if it records none."""
+    return question_from(event.metadata.get(_QUESTION))
+
+
+def noted_answer(event: MetadataChanged) -> Mapping[str, str]:
+    """Returns what the event records about the answer to a question (see `answer_noted`); empty if it is about none."""
+    noted = event.metadata.get(_ANSWERED)
+    fields = cast("dict[str, Any]", noted) if isinstance(noted, dict) else {}
+    return {key: value for key, value in fields.items() if isinstance(value, str)}
+
+
 def recorded_question(task: Task) -> dict[str, Any]:
     """Returns the open question of `task` as it was recorded, with the time when it was asked."""
     return dict(task.metadata[_QUESTION])

@@ -116,6 +116,11 @@ def safe_line(text: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
+def with_role(description: str, role: str) -> str:
+    """Returns the description on an agent's card, with what a person said the agent is for."""
+    return f"{description}. Its role: {safe_line(role)}" if role else description
+
+
 def safe_lines(text: str) -> str:
     """Returns at most LONGEST_DETAIL characters on several lines; keeps indentation."""
     lines = [line.rstrip() for line in _with_names(text).expandtabs(4).split("\n")]

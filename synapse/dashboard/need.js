@@ -199,7 +199,7 @@ function doubtOf(need, settle, context) {
     h("p", {}, "The message was typed, but nothing proves that the agent took it. ",
       "Look at its terminal, then say what you see:"),
     DOUBTS.map(([verdict, label, meaning]) => {
-      const button = h("button", { onclick: () => settle(path, { verdict }, label) }, label);
+      const button = h("button", { onclick: () => settle(path, { verdict, asked_at: need.asked_at }, label) }, label);
       return h("div", { class: "choice" }, context.gate(button, "approve"), h("span", { class: "muted" }, meaning));
     }));
 }

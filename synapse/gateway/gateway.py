@@ -13,7 +13,7 @@ import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -26,6 +26,7 @@ from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
 from synapse.core.store import TaskStore
+from synapse.core.text import with_role
 from synapse.core.waiting import pause
 from synapse.dialects.dashboard.routes import dashboard_dialect
 from synapse.dialects.dialect import Dialect
@@ -68,6 +69,7 @@ from synapse.server.http import Server
 from synapse.server.middleware import CorsApp, ProbedApp
 from synapse.server.peer import PEER, UNKNOWN_PEER, Peer
 from synapse.server.websocket import ForEveryCaller
+from synapse.store.usage import totals_by_inbox, usage_path
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 from synapse.tasks.quota import KeyQuotas
@@ -260,13 +262,14 @@ class Gateway:
             stopped=stopped_tasks(self._store, self._settings),
         )
         follower = OverviewFollower(self.directory, self._settings.home, self._clock)
+        usage = usage_path(self._settings.home)
         return GatewayService(
             self.directory,
             tasks,
             self._externals,
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
-            collect_metrics=MetricsCollector(self.directory, self._store).collect,
+            collect_metrics=MetricsCollector(self.directory, self._store, partial(totals_by_inbox, usage)).collect,
             collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
@@ -421,12 +424,13 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
     return ListedAgent(
         id=agent.name,
         name=agent.title or f"Synapse {kind.capitalize()}",
-        description=agent.description or f"{kind} agent with A2A communication",
+        description=with_role(agent.description or f"{kind} agent with A2A communication", agent.entry.role),
         version=__version__,
         agent_type=kind,
         state=state,
         input_modes=agent.input_modes or tuple(agent.entry.takes.split()),
         output_modes=agent.output_modes,
+        role=agent.entry.role,
     )
 
 

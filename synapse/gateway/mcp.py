@@ -254,7 +254,7 @@ class McpEndpoint:
 
     async def _status(self, given: StatusCall, service: Handler, caller: Caller) -> ToolResult:
         try:
-            task = await service.handle(GetTask(given.of), caller)
+            task = await service.handle(GetTask(given.of, exact=True), caller)
         except TaskNotFound:
             try:
                 agent = await service.handle(GetAgent(given.of), caller)
@@ -387,7 +387,7 @@ def _agents(agents: Sequence[ListedAgent]) -> ToolResult:
 
 
 def _agent_line(agent: ListedAgent) -> str:
-    return tools.agent_line(agent.id, {"state": agent.state, "agent_type": agent.agent_type})
+    return tools.agent_line(agent.id, {"state": agent.state, "agent_type": agent.agent_type}, role=agent.role)
 
 
 def settled_result(task: Task, to: str) -> ToolResult:

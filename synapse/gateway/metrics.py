@@ -3,9 +3,11 @@
 synapse_requests_total{dialect,outcome}        synapse_request_seconds{dialect}
 synapse_agents{state}                          synapse_messages_waiting{agent}, synapse_tasks_working{agent}
 synapse_delivery_seconds{agent,step}           synapse_notifications{state}
+synapse_tokens_total{agent,kind}               synapse_cost_usd_total{agent}
 
 Requests are counted as they are answered. Everything else is collected for each scrape: from the directory, the store,
-and the part of the log that was written since the previous scrape. Between scrapes nothing is read.
+the part of the log that was written since the previous scrape, and what hosts have counted of usage. Between scrapes
+nothing is read.
 """
 
 from __future__ import annotations
@@ -13,25 +15,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 from typing import Final, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
 
 from synapse import __version__
 from synapse.core.agent import AGENT_STATES
 from synapse.core.caller import Caller
-from synapse.core.errors import Forbidden, InternalFailure, SynapseError
+from synapse.core.errors import Forbidden, InternalFailure, StoreFailed, SynapseError
 from synapse.core.events import ReceiptChanged, TaskEvent, TaskOpened
+from synapse.core.override import override
 from synapse.core.push import DeliveryState
 from synapse.core.requests import Delivered, ForAgent, MetricsSnapshot, Pending, Request
 from synapse.core.service import Handler
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import ReceiptStep, TaskId, TaskState
+from synapse.core.usage import UsageTotal
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.server.app import CALLER_LEFT, Exchange, Observe
 
@@ -47,6 +53,8 @@ _PAGE: Final = 500
 _MAX_PAGES: Final = 20
 """How many pages of the log one scrape reads; the next scrape reads on."""
 _MAX_TASKS: Final = 10_000
+_TOKEN_KINDS: Final = ("input", "output", "cache_read", "cache_write")
+"""Each token is of one kind, so that they can be added up; thoughts are output."""
 _STEPS: Final = frozenset({ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED, ReceiptStep.ANSWERED})
 
 R = TypeVar("R")
@@ -84,6 +92,8 @@ class Metrics:
         self._notifications = Gauge(
             "synapse_notifications", "Notifications for webhooks, by what became of them", ["state"], registry=registry
         )
+        self._usage = _UsageCounters()
+        registry.register(self._usage)
         Gauge("synapse_gateway_info", "The gateway", ["version"], registry=registry).labels(__version__).set(1)
 
     def count(self, exchange: Exchange) -> None:
@@ -103,9 +113,30 @@ class Metrics:
         _set(self._working, snapshot.working)
         counted = {state.value: snapshot.notifications.get(state, 0) for state in DeliveryState}
         _set(self._notifications, counted)
+        self._usage.totals = snapshot.usage
         for one in snapshot.delivered:
             self._deliveries.labels(one.agent, one.step).observe(one.seconds)
         return generate_latest(self._registry)
+
+
+class _UsageCounters(Collector):
+    """Counters that hosts count, in a file; this process only shows them."""
+
+    def __init__(self) -> None:
+        self.totals: Mapping[str, UsageTotal] = {}
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        tokens = CounterMetricFamily(
+            "synapse_tokens", "Tokens, as the agents' CLIs tell them", labels=["agent", "kind"]
+        )
+        cost = CounterMetricFamily("synapse_cost_usd", "US dollars, where an agent's CLI tells them", labels=["agent"])
+        for agent, total in self.totals.items():
+            for kind in _TOKEN_KINDS:
+                tokens.add_metric([agent, kind], getattr(total.tokens, kind))
+            if total.cost is not None:
+                cost.add_metric([agent], float(total.cost))
+        return (tokens, cost)
 
 
 def _set(gauge: Gauge, values: Mapping[str, int]) -> None:
@@ -118,9 +149,13 @@ def _set(gauge: Gauge, values: Mapping[str, int]) -> None:
 class MetricsCollector:
     """Collects the metrics of a gateway that are not counted as they happen."""
 
-    def __init__(self, directory: GatewayDirectory, store: TaskStore) -> None:
+    def __init__(
+        self, directory: GatewayDirectory, store: TaskStore, read_usage: Callable[[], Mapping[str, UsageTotal]]
+    ) -> None:
+        """`read_usage` returns what the requests of each inbox cost; it runs in a thread, and may raise StoreFailed."""
         self._directory = directory
         self._store = store
+        self._read_usage = read_usage
         self._times = DeliveryTimes(store)
         self._collecting = asyncio.Lock()
 
@@ -147,7 +182,17 @@ class MetricsCollector:
                 working=await self._tasks(agents, _WORKING),
                 notifications=await self._store.pushes.counts(),
                 delivered=tuple(replace(one, agent=names.get(one.agent, one.agent)) for one in delivered),
+                usage=await self._usage(agents),
             )
+
+    async def _usage(self, agents: Sequence[GatewayAgent]) -> dict[str, UsageTotal]:
+        try:
+            totals = await asyncio.to_thread(self._read_usage)
+        except StoreFailed as error:
+            # The other metrics are worth more than these.
+            log.warning("usage_not_read", extra={"error": str(error)})
+            return {}
+        return {agent.name: totals[agent.entry.inbox] for agent in agents if agent.entry.inbox in totals}
 
     async def _tasks(self, agents: Sequence[GatewayAgent], states: frozenset[TaskState]) -> dict[str, int]:
         queries = (TaskQuery(inbox=agent.entry.inbox, states=states, limit=1) for agent in agents)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -52,7 +52,7 @@ from synapse.core.requests import (
     TaskStream,
 )
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
-from synapse.core.task import Task, TaskId
+from synapse.core.task import SHORT_ID_LENGTH, Task, TaskId
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, left_name
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
@@ -145,7 +145,8 @@ class GatewayTasks:
         return self._final_update(task_id) if sent.direct else self._until_settled(task_id, sent.version, caller)
 
     async def get(self, request: GetTask, caller: Caller) -> Task:
-        return await self._find(request.task_id, caller)
+        wanted = request.task_id if request.exact else await self._whole_id(request.task_id, caller)
+        return await self._find(wanted, caller)
 
     async def timeline(self, request: GetTimeline, caller: Caller) -> Timeline:
         """Returns a page of the task's events. Raises TaskNotFound."""
@@ -323,6 +324,19 @@ class GatewayTasks:
         if task is not None and self._is_ours(task, here, caller):
             return task
         raise AgentNotFound(agent) if agent and here is None else TaskNotFound(wanted)
+
+    async def _whole_id(self, prefix: str, caller: Caller) -> str:
+        """Returns the id of the only task that begins with `prefix`, at least a short id, and that the caller may see.
+
+        Returns `prefix` if there is none, or several: a caller learns nothing of tasks of others.
+        """
+        if len(prefix) < SHORT_ID_LENGTH:
+            return prefix
+        found = list[str]()
+        for task_id in await self._store.find(prefix):
+            with suppress(TaskNotFound):
+                found.append((await self._find(task_id, caller)).id)
+        return found[0] if len(found) == 1 else prefix
 
     def _is_ours(self, task: Task, here: GatewayAgent | None, caller: Caller) -> bool:
         """Returns whether the task belongs to the agent of this service, or to one that the caller may use."""

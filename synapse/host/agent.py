@@ -8,6 +8,7 @@ A host has one AgentRuntime; a gateway has one for each in-process agent.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,10 +30,11 @@ from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message, MessageId
 from synapse.core.registry import HostClient, Registry
-from synapse.core.requests import MOST_FINISHED, HostStatus, WatchStatus
+from synapse.core.requests import MOST_FINISHED, ConversationStatus, HostStatus, WatchStatus
 from synapse.core.store import Lease, TaskStore
-from synapse.core.task import Task
+from synapse.core.task import Task, TaskState
 from synapse.core.types import Clock, SinceStart
+from synapse.core.usage import AgentUsage
 from synapse.core.waiting import pause
 from synapse.dialects.synapse.encode import status_object
 from synapse.drivers.pty.prompt_files import forget_files_before
@@ -73,7 +75,7 @@ async def _nothing() -> None:
     """Does nothing: most agents end all of their work in `stop`."""
 
 
-async def _unknown(_key: str) -> SendOutcome:
+async def _unknown(_key: str, _typed: str) -> SendOutcome:
     """Returns UNKNOWN: most agents have no names for messages."""
     return SendOutcome.UNKNOWN
 
@@ -104,8 +106,14 @@ class RunningAgent:
     """Returns the answer to a message that needs no turn."""
     can_resume: Callable[[Task], bool] = ends_with_us
     """Whether the agent has a task's last message, and can report after a restart what came of it."""
-    reconcile: Callable[[str], Awaitable[SendOutcome]] = _unknown
-    """Finds out what became of a message, by its key, that an earlier host was sending to the CLI."""
+    reconcile: Callable[[str, str], Awaitable[SendOutcome]] = _unknown
+    """Finds out what became of a message, by its key and its typed line, that an earlier host gave to the CLI."""
+    conversation: ConversationStatus | None = None
+    """Whether its CLI goes on with the conversation of the last run; None for an agent without such a CLI."""
+    told: str = ""
+    """The digest of the instructions that this conversation was given; empty if none."""
+    note_told: Callable[[str], None] = lambda _: None
+    """Called with that digest once the conversation was given the instructions."""
     acceptance: Acceptance = ANYTHING
     input_modes: tuple[str, ...] = ()
     """The media types of its own card, if it has one, which then decides what it refuses; else empty."""
@@ -120,6 +128,8 @@ class RunningAgent:
     """The tools of its CLI's model; None for an agent without a CLI."""
     read_screen: ReadScreen | None = None
     """Reads what its terminal shows; None for an agent without one."""
+    usage: Callable[[], AgentUsage | None] = lambda: None
+    """Returns what its requests to a model cost, today and in all; None where nothing tells it."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 
@@ -159,7 +169,7 @@ class AgentRuntime:
             self._driver,
             self._journal,
             self._clock,
-            self._replies.turn_ended,
+            self._turn_ended,
             agent.answer_at_once,
             deferred=self._deferred,
             patience=timedelta(seconds=settings.attention_after),
@@ -187,7 +197,7 @@ class AgentRuntime:
         self._reply_recovery = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
         self._pruned_at = self._pushes_checked_at = float("-inf")
-        self._told_fault = ""
+        self._told_fault = self._instructions_digest = ""
         self.service = self._new_service()
 
     @property
@@ -220,13 +230,26 @@ class AgentRuntime:
         return [delivering, *(group.create_task(job) for job in others)]
 
     async def instruct(self) -> None:
-        """Queues the initial instructions, which tell the agent its name and how to reach others."""
+        """Queues the initial instructions, which tell the agent its name and how to reach others.
+
+        A conversation that was given them in an earlier run is not given them again, unless they have changed.
+        """
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
         agents = await self._registry.agents()
+        # Without the other agents: those come and go, and `synapse list` shows them.
+        basis = f"{initial_instructions(self._me, (), str(command))}\n{bool(self._agent.tools)}"
+        self._instructions_digest = hashlib.sha256(basis.encode()).hexdigest()
+        if self._agent.told == self._instructions_digest:
+            return
         message_id = MessageId(new_id())
         if self._agent.tools is not None:
             self._agent.tools.instruct(message_id, short_instructions(self._me, agents))
         await self._intake.instruct(initial_instructions(self._me, agents, str(command)), message_id)
+
+    def _turn_ended(self, task: Task) -> None:
+        if recovery.is_instruction(task) and task.state is TaskState.COMPLETED:
+            self._agent.note_told(self._instructions_digest)
+        self._replies.turn_ended(task)
 
     async def resume(self, plan: recovery.RecoveryPlan) -> None:
         """Carries out the recovery plan, and fetches replies that arrived while no host was running.
@@ -395,8 +418,10 @@ class AgentRuntime:
             hook_reports=HookReports(self._me, self._agent.hook_endpoint),
             tools=self._agent.tools,
             read_screen=self._agent.read_screen,
+            conversation=self._agent.conversation,
             push_configs=self._pushing.configs,
             answers_directly=self._agent.answers_directly,
+            usage=self._agent.usage,
         )
 
 

@@ -145,7 +145,8 @@ def start_host(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd=launch.folder,
-            env=host_environment() if env is None else env,
+            # Some programs take PWD for their folder.
+            env={**(host_environment() if env is None else env), **({"PWD": launch.folder} if launch.folder else {})},
         )
     try:
         entry = _wait_until_it_answers(host, registry, output_file)

@@ -18,11 +18,9 @@ from typing import Any, Final
 
 from synapse.client.attention import (
     messages_in,
-    next_step,
     overdue_in,
     question_in,
     release_step,
-    target_of,
     title_of,
     why_held,
 )
@@ -257,7 +255,7 @@ def notice_of(name: str, task: TaskFields) -> tuple[str, str]:
         why = plain(first_line(note_of(task) or reply_of(task)))
         return f"[← {name}] {word}" + (f": {why}" if why else ""), show
     if question := question_of(task):
-        return _question_notice({**question, "task_id": task.get("id")}, name)
+        return _question_notice(question, name)
     if status == ASKS:
         asks = plain(first_line(reply_of(task) or note_of(task))) or "it needs more input"
         return f"[← {name}] asks: {asks}", f'synapse send {name} "…" --task {short_id(task)}'
@@ -276,4 +274,5 @@ def _obstacle_in(status: dict[str, Any], name: str) -> tuple[str, str]:
 
 
 def _question_notice(question: dict[str, Any], name: str) -> tuple[str, str]:
-    return f"[← {name}] asks a person: {title_of(question)}", next_step(question, target_of(question, name), name)
+    # Not the commands that answer it: a person should see all of a question first, and one line has no room for it.
+    return f"[← {name}] asks a person: {title_of(question)}", "synapse approvals"

@@ -28,11 +28,11 @@ from synapse.config import process
 from synapse.config.process import SystemClock, log_to, new_id
 from synapse.config.settings import Settings, load_profile
 from synapse.core.address import short_name
-from synapse.core.agent import AgentEntry
-from synapse.core.driver import SendOutcome
+from synapse.core.agent import READY, AgentEntry
+from synapse.core.driver import AgentStatus, SendOutcome
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import Choice
-from synapse.core.requests import SECRET_HEADER
+from synapse.core.requests import SECRET_HEADER, ConversationStatus
 from synapse.core.task import Task
 from synapse.core.text import sanitise
 from synapse.core.waiting import pause
@@ -65,9 +65,11 @@ from synapse.host.mentions import MentionSender
 from synapse.host.tools import AgentTools
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import TERMINAL_DEMANDED
+from synapse.store.usage import UsageWriter, usage_path
 from synapse.tasks.admission import ANYTHING, TEXT, Acceptance
 from synapse.tasks.service import HookEndpoint
 from synapse.terminal.profile import Profile
+from synapse.terminal.reading import compact
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,8 @@ _SHOWN_LINES: Final = 15
 _SENDER_SECONDS: Final = 2.0
 _SENDER_LOOK_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 2.0
+_USAGE_SECONDS: Final = 2.0
+"""How long the last numbers may take to be written when the agent ends."""
 _MAX_SHOWN_TASKS: Final = 5
 _MAX_SHOWN_TEXT: Final = 60
 _SWITCHED_OFF: Final = "it was started without the MCP server (--no-mcp, or the setting `mcp`)"
@@ -145,8 +149,6 @@ async def _start(  # noqa: PLR0913 - the options of the command line
     resume: bool,
 ) -> RunningAgent:
     clock = SystemClock()
-    record = RunRecord(settings.home, me, sys.orig_argv, clock)
-    last = record.last() if resume else None
     folder = launch_folder(settings.home, me.agent_id)
     command, secret = AgentCommand(folder), LaunchSecret(folder)
     try:
@@ -166,9 +168,8 @@ async def _start(  # noqa: PLR0913 - the options of the command line
         person_terminal=person.source if person and person.is_terminal else None,
         settings=person.settings if person else None,
     )
-    signals = CliSignals(
-        me, profile, settings, plain.env, tools, resume=last.session if last else "", converse=record.converse
-    )
+    record = RunRecord(settings.home, me, sys.orig_argv, clock)
+    signals = CliSignals(me, profile, settings, plain.env, tools, record, resume=resume)
     mentions = MentionSender(me, FileRegistry(settings.registry), clock, shows_answers=settings.mention_answers)
     # People who attach later type `@agent` lines too.
     users = TerminalUsers(routing=LineRouting(mentions.resolve, mentions.send))
@@ -176,7 +177,6 @@ async def _start(  # noqa: PLR0913 - the options of the command line
         users = replace(users, person=PersonStreams(person.source, person.sink), suspend=person.suspend)
     try:
         launch = await asyncio.to_thread(signals.prepare, plain, arguments)
-        record.begin(last if signals.resumes else None)
         program = await start_program(launch, profile, clock, users)
     except BaseException:
         signals.stop()
@@ -184,8 +184,12 @@ async def _start(  # noqa: PLR0913 - the options of the command line
         secret.remove()
         raise
     mentions.notify = program.say
+    if anew := signals.conversation.why if signals.conversation else "":
+        program.say(f"a new conversation: {anew}")
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
-    driver = PtyDriver(program, profile, clock, prompt_files)
+    usage = UsageWriter(usage_path(settings.home), me, clock)
+    driver = PtyDriver(program, profile, clock, prompt_files, usage)
+    driver.watch(signals.note_status)
     signals.start(driver, program.pid)
     driver.use(signals.recheck, signals.answer, signals.sender)
     if person is not None:
@@ -195,7 +199,7 @@ async def _start(  # noqa: PLR0913 - the options of the command line
     attach = AttachServer(program, agents_may_attach=settings.agents_may_approve)
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, (mentions.stop, command.remove, secret.remove), person),
+        stop=_stopper(program, driver, signals, (mentions.stop, command.remove, secret.remove), person, usage),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -203,6 +207,9 @@ async def _start(  # noqa: PLR0913 - the options of the command line
         on_stopped=lambda tasks: report_queued_messages(me, tasks, is_person_there=person is not None),
         on_served=program.load_screen,
         reconcile=signals.reconcile,
+        conversation=signals.conversation,
+        told=signals.told,
+        note_told=record.tell,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
         lacks=profile.lacks,
@@ -215,6 +222,7 @@ async def _start(  # noqa: PLR0913 - the options of the command line
             why_not=signals.lacks_tools or (_NO_ADAPTER if mcp else _SWITCHED_OFF),
         ),
         read_screen=program.read_screen,
+        usage=usage.usage,
         websockets={"/attach": attach, "/terminal": TerminalServer(attach, program, new_id())},
     )
 
@@ -225,6 +233,7 @@ def _stopper(
     signals: CliSignals,
     endings: Sequence[Callable[[], None]],
     person: PersonTerminal | None,
+    usage: UsageWriter,
 ) -> Callable[[], Awaitable[None]]:
     """Returns what stops the agent, and then calls `endings`; it may be called more than once."""
     has_stopped = False
@@ -234,6 +243,8 @@ def _stopper(
         is_first, has_stopped = not has_stopped, True
         has_exited = program.exited.done() and is_first
         await driver.stop()
+        if has_exited:
+            signals.note_exit()
         if has_exited and person is None:
             await asyncio.to_thread(report_exit, program, driver)
         if person is not None:
@@ -242,6 +253,7 @@ def _stopper(
             if correction:
                 _print(correction)
         signals.stop()
+        await asyncio.to_thread(usage.close, _USAGE_SECONDS)
         for end in endings:
             end()
 
@@ -302,10 +314,14 @@ class CliSignals:
         settings: Settings,
         env: Mapping[str, str],
         tools: ToolServer,
+        record: RunRecord,
         *,
-        resume: str = "",
-        converse: Callable[[str], None] = lambda _: None,
+        resume: bool,
     ) -> None:
+        """`resume` says whether the CLI is to go on with the conversation of the run before, by its record."""
+        self._record = record
+        self._before = record.last()
+        self._was_ready = False
         self._secret = secrets.token_urlsafe(24)
         context = LaunchContext(
             folder=launch_folder(settings.home, me.agent_id),
@@ -321,19 +337,24 @@ class CliSignals:
             start_command=start_command(me),
             started=me.started_at,
             tools=tools,
-            resume=resume,
-            converse=converse,
+            resume=self._before.session if resume and self._before else "",
+            converse=record.converse,
         )
         self._adapter: Adapter | None = adapter_for(profile, context)
         self.lacks_tools = ""
         """Why the CLI was not given the MCP server of its launch; known after `prepare`."""
-        self.resumes, self.begins_anew = False, ""
-        """Whether the CLI goes on with an earlier session, and why not if it should; known after `prepare`."""
+        self.conversation: ConversationStatus | None = None
+        """Whether the CLI goes on with the conversation of the run before; known after `prepare`, if ever."""
 
     @property
     def hook_endpoint(self) -> HookEndpoint | None:
         """The endpoint that the CLI's hooks report to."""
         return HookEndpoint(secret=self._secret, receive=self._adapter.receive) if self._adapter else None
+
+    @property
+    def told(self) -> str:
+        """The digest of the instructions that the conversation was given in the run before; empty for a new one."""
+        return self._before.told if self._before and self.conversation and self.conversation.resumed else ""
 
     def prepare(self, launch: Launch, arguments: tuple[str, ...]) -> Launch:
         """Returns the launch with the arguments and environment that turn signals on.
@@ -341,16 +362,30 @@ class CliSignals:
         `arguments` are the person's own, at the end of the launch's command.
         """
         if self._adapter is None:
+            self._record.begin(None)
             return launch
         prepared = self._adapter.prepare(arguments)
         self.lacks_tools = prepared.lacks_tools
-        self.resumes, self.begins_anew = prepared.resumes, prepared.begins_anew
+        self.conversation = ConversationStatus(resumed=prepared.resumes, why=prepared.begins_anew)
+        if prepared.begins_anew:
+            log.warning("conversation_not_resumed", extra={"why": prepared.begins_anew})
+        self._record.begin(self._before if prepared.resumes else None)
         command = launch.command[: len(launch.command) - len(arguments)]
         return replace(launch, command=(*command, *prepared.arguments), env={**launch.env, **prepared.env})
 
     def start(self, listener: SignalListener, pid: int) -> None:
         if self._adapter is not None:
             self._adapter.start(listener, pid)
+
+    def note_status(self, status: AgentStatus) -> None:
+        """Notes that the CLI was ready once."""
+        self._was_ready = self._was_ready or status.state == READY
+
+    def note_exit(self) -> None:
+        """Notes that the CLI has ended by itself: if it was never ready, the next run begins a new conversation."""
+        if self.conversation and self.conversation.resumed and not self._was_ready:
+            log.warning("conversation_given_up", extra={"why": "the CLI ended before it was ready"})
+            self._record.converse("")
 
     def recheck(self) -> None:
         if self._adapter is not None:
@@ -364,14 +399,25 @@ class CliSignals:
         """Returns what sends messages to the CLI without typing, if it can now."""
         return self._adapter.sender() if self._adapter else None
 
-    async def reconcile(self, key: str) -> SendOutcome:
-        """Finds out what became of a message that an earlier host was sending; see `adapters.adapter.ApiSender`."""
+    async def reconcile(self, key: str, typed: str) -> SendOutcome:
+        """Finds out what became of a message that an earlier host was sending or typing.
+
+        The CLI's API knows it by its key (see `adapters.adapter.ApiSender`), its transcript by the line that was typed.
+        """
+        if typed and await asyncio.to_thread(self._has_prompt, typed):
+            return SendOutcome.TAKEN
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDER_SECONDS):
                 while (sender := self.sender()) is None:
                     await pause(_SENDER_LOOK_SECONDS)
                 return await sender.reconcile(key)
         return SendOutcome.UNKNOWN
+
+    def _has_prompt(self, typed: str) -> bool:
+        """Returns whether the conversation of the agent's last run has the line that was typed."""
+        if self._adapter is None or self._before is None or not self._before.session:
+            return False
+        return any(compact(typed) in compact(prompt) for prompt in self._adapter.prompts(self._before.session))
 
     def correction(self, shown: str) -> str:
         """Returns a correction of the CLI's last output, if that would mislead a person; else an empty string."""

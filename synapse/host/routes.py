@@ -56,6 +56,7 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
         url=entry.endpoint,
         name=entry.name,
         pty_wrapped=pty_wrapped,
+        role=entry.role,
     )
     declared = (entry.extensions, entry.lacks)
     addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))

@@ -140,7 +140,7 @@ class LocalTools:
                 state = "" if isinstance(reply.error, _not_responding()) else "unknown"
                 status = {"state": state, "why": str(reply.error), "agent_type": entry.agent_type}
             is_self = own is not None and own.agent_id == entry.agent_id
-            lines.append(tools.agent_line(short_name(entry), status, is_self=is_self))
+            lines.append(tools.agent_line(short_name(entry), status, role=entry.role, is_self=is_self))
         return ToolResult("\n".join(lines) or "No agent is running.")
 
     def _send(self, call: SendCall, running: RunningCall) -> ToolResult:

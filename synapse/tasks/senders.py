@@ -13,7 +13,7 @@ is nobody. So is an agent that another agent started: it could have taken the na
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,11 +59,6 @@ def check_accepts(values: Iterable[str], member_names: Collection[str] | None = 
         )
 
 
-def told_accepts(values: Sequence[str]) -> str:
-    """Returns the accepted senders in words for people: `lead, a person`."""
-    return ", ".join(_MEANINGS.get(value, value) for value in values)
-
-
 @dataclass(frozen=True, slots=True)
 class SenderRule:
     """The rule of one agent."""
@@ -83,6 +78,10 @@ class SenderRule:
         """Whether the agent accepts everybody."""
         return not self.accepts or ANYONE in self.accepts
 
+    def in_words(self) -> str:
+        """Returns the accepted senders for people: `lead, a person`."""
+        return "everybody" if self.is_open else ", ".join(_MEANINGS.get(value, value) for value in self.accepts)
+
     def check(self, claimed: Sender | None, caller: Caller, agents: Iterable[AgentEntry]) -> None:
         """Raises SenderNotAccepted unless the agent accepts messages of the caller.
 
@@ -94,7 +93,10 @@ class SenderRule:
             self._check_agent(caller, next((one for one in agents if one.agent_id == caller.agent_id), None))
         elif caller.is_dashboard or (caller.is_person and (claimed is None or claimed.sender_id in ("", PERSON))):
             if A_PERSON not in self.accepts:
-                raise self._refusal("a person")
+                hint = (
+                    f"type in its own terminal (`synapse attach {self.agent}`), or start it with --accept-from person"
+                )
+                raise self._refusal("a person", hint)
         elif caller.name and not caller.is_anonymous:
             if KEY + caller.name not in self.accepts:
                 # Not whom it accepts: a key may be for some agents only, and must not learn of others.
@@ -118,19 +120,23 @@ class SenderRule:
             "must be sent again now that the agent runs"
         )
 
+    def names(self, entry: AgentEntry) -> bool:
+        """Decides whether the rule has the agent's name or team, whoever started the agent."""
+        names = {entry.agent_id, entry.name, f"{entry.agent_type}-{entry.port}"}.difference(WORDS)
+        is_member = THE_TEAM in self.accepts and bool(self.team) and entry.team == self.team
+        return is_member or not names.isdisjoint(self.accepts)
+
     def _check_agent(self, caller: Caller, entry: AgentEntry | None) -> None:
         if entry is None:
             raise self._refusal(caller.agent_id, "it is not registered")
         if entry.launched_by:
             why = f"{short_name(entry)} was started by {entry.launched_by}; only agents that a person started count"
             raise self._refusal(short_name(entry), why)
-        names = {entry.agent_id, entry.name, f"{entry.agent_type}-{entry.port}"}.difference(WORDS)
-        is_member = THE_TEAM in self.accepts and bool(self.team) and entry.team == self.team
-        if not is_member and names.isdisjoint(self.accepts):
+        if not self.names(entry):
             raise self._refusal(short_name(entry))
 
-    def _refusal(self, sender: str, hint: str = "ask one of them, or the person who started it") -> SenderNotAccepted:
+    def _refusal(self, sender: str, hint: str = "ask one of them to pass it on") -> SenderNotAccepted:
         return SenderNotAccepted(self._sentence(sender), hint=hint)
 
     def _sentence(self, sender: str) -> str:
-        return f"{self.agent} accepts no messages from {sender}, only from {told_accepts(self.accepts)}"
+        return f"{self.agent} accepts no messages from {sender}, only from {self.in_words()}"

@@ -39,6 +39,7 @@ from synapse.core.requests import (
     CancelTask,
     ChangeTask,
     CommandResult,
+    ConversationStatus,
     CreateTask,
     DeletePushConfig,
     DeleteTask,
@@ -82,6 +83,7 @@ from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.task_metadata import waiter_released
 from synapse.core.types import Clock
+from synapse.core.usage import AgentUsage
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.deferral import DeferredReplies
 from synapse.tasks.feed import Feed, follow_status
@@ -137,9 +139,11 @@ class AgentTasks:
         clock: Clock,
         hook_reports: HookReports | None = None,
         tools: ToolReports | None = None,
+        conversation: ConversationStatus | None = None,
         read_screen: ReadScreen | None = None,
         push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
+        usage: Callable[[], AgentUsage | None] = lambda: None,
     ) -> None:
         """`tools` is None for an agent without a CLI, `read_screen` for one without a terminal."""
         self._me = me
@@ -157,9 +161,11 @@ class AgentTasks:
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
         self._tools = tools
+        self._conversation = conversation
         self._read_screen = read_screen
         self._push_configs = push_configs
         self._answers_directly = answers_directly
+        self._usage = usage
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
         self._finished = FinishedTasks(journal, store, me.inbox, clock)
         self._status_watch = StatusWatch(driver, journal)
@@ -274,6 +280,7 @@ class AgentTasks:
         return HostStatus(
             entry=self._me,
             view=view,
+            usage=self._usage(),
             current=await _none_if_store_fails(self._journal.load(current)) if current else None,
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
@@ -282,6 +289,7 @@ class AgentTasks:
             questions=tuple(task for task in open_tasks if is_open_question(task)),
             store_fault=self._store.fault(),
             tools=NO_TOOLS if self._tools is None else self._tools.status(),
+            conversation=self._conversation,
             owes=tuple(self._deferred.deferred()),
             finished=await self._finished.newest(request.finished) if request.finished else None,
         )

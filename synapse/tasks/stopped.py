@@ -242,13 +242,14 @@ class StoppedTasks:
     async def recent(
         self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller, *, text: str = ""
     ) -> tuple[Task, ...]:
-        """Returns the last `limit` wanted tasks of all agents, running ones too, latest change first.
+        """Returns the last `limit` wanted tasks of all agents, or of this inbox, running or not, latest change first.
 
         With a `text`, only those in whose messages or answers it occurs; see `TaskStore.list` for what it raises.
         """
         found = list[Task]()
         if limit:
-            async for task in self._each(TaskQuery(scope=visible_scope(caller), text=text, limit=_PAGE)):
+            query = TaskQuery(inbox=self._inbox, scope=visible_scope(caller), text=text, limit=_PAGE)
+            async for task in self._each(query):
                 if is_wanted(task):
                     found.append(task)
                 if len(found) == limit:

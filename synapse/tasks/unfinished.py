@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.caller import Caller
@@ -23,6 +24,7 @@ from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.task_metadata import waiter_noted
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
+from synapse.tasks.admission import envelope_line
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
@@ -36,7 +38,8 @@ log = logging.getLogger(__name__)
 _CLEAR_SECONDS: Final = 4.0
 """How long a decision waits for the text of the message to be cleared from the agent's input."""
 
-_HAS_IT: Final = "its server has it in a conversation of the earlier program"
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_HAS_IT: Final = "its CLI has it in a conversation of the earlier program"
 
 
 class InDoubt:
@@ -77,6 +80,11 @@ class InDoubt:
             task = await self._journal.load(task.id)
             if not _needs_decision(task):
                 raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
+            if _was_tried_since(task, request.asked_at):
+                raise Conflict(
+                    f"task {task.short_id} was typed again meanwhile, and is in doubt again",
+                    hint="look at the agent's terminal, then decide about this try",
+                )
             return await self._decide(request.verdict, task)
 
     @property
@@ -84,14 +92,17 @@ class InDoubt:
         """Whether a message is in doubt."""
         return any(map(_needs_decision, self._journal.open_tasks()))
 
-    async def reconcile(self, ask: Callable[[str], Awaitable[SendOutcome]]) -> None:
-        """Settles the doubts that an earlier host left, by what the CLI says; `ask` takes the key of a message."""
+    async def reconcile(self, ask: Callable[[str, str], Awaitable[SendOutcome]]) -> None:
+        """Settles the doubts that an earlier host left, by what the CLI says.
+
+        `ask` takes the key of a message, and the line that was typed for it, if no other message of its task has that.
+        """
         for task in filter(_needs_decision, self._journal.open_tasks()):
             # Nobody decides meanwhile: the CLI would withdraw the message that a person lets us send again.
             async with self._deciding:
                 if self._worker.current == task.id or not _needs_decision(await self._journal.load(task.id)):
                     continue
-                outcome = await ask(message_key(task.id, last_prompt(task)))
+                outcome = await ask(message_key(task.id, last_prompt(task)), _own_line(task))
                 # It may have been canceled.
                 latest = await self._journal.load(task.id)
                 if _needs_decision(latest):
@@ -239,6 +250,19 @@ class ReplyRecovery:
 
 def _needs_decision(task: Task) -> bool:
     return is_in_doubt(task) and bool(task.attention)
+
+
+def _was_tried_since(task: Task, asked_at: datetime | None) -> bool:
+    """Decides whether the message was typed after a person was asked; times on the wire have no microseconds."""
+    return asked_at is not None and task.receipt is not None and task.receipt.at - asked_at >= _MILLISECOND
+
+
+def _own_line(task: Task) -> str:
+    """Returns the line that was typed for the last message of a task; empty if an earlier one had the same."""
+    last = last_prompt(task)
+    line = envelope_line(task, last)
+    others = (message for message in task.history if message.message_id != last.message_id)
+    return "" if any(envelope_line(task, message) == line for message in others) else line
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:

@@ -24,7 +24,7 @@ from typing import Final
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.types import Clock
-from synapse.host.background import HostLaunch
+from synapse.host.background import LAUNCHED_BY, HostLaunch
 from synapse.host.ends import STEADY_SECONDS, EndReason, HostEnd, pause_after, read_end
 from synapse.registry.files import FileRegistry, is_running, own_start_time
 from synapse.teams.file import RestartRule
@@ -84,7 +84,12 @@ class TeamKeeper:
         with self._store.try_keep(self._team) as is_held:
             if not is_held:
                 return False
-            me = KeeperRecord(pid=os.getpid(), pid_started=own_start_time(), foreground=foreground)
+            me = KeeperRecord(
+                pid=os.getpid(),
+                pid_started=own_start_time(),
+                foreground=foreground,
+                launched_by=os.environ.get(LAUNCHED_BY, ""),
+            )
             self._store.write_keeper(self._team, me)
             log.info("keeper_started", extra={"team": self._team})
             ready()

@@ -68,14 +68,14 @@ def launch_for(member: Member, folder: str = "") -> HostLaunch:
 
 
 def plan(
-    team: Team, wanted: Sequence[tuple[Member, HostLaunch]], running: Sequence[Running], *, whole: bool
+    team: Team, wanted: Sequence[tuple[Member, HostLaunch]], running: Sequence[Running], *, whole: bool, by_person: bool
 ) -> list[Step]:
     """Returns the steps, in the order in which to take them.
 
     `wanted` are the members to bring up, with their launches. With `whole`, agents of the team that the file no longer
-    names are stopped, before others start.
+    names are stopped, before others start. `by_person`: a person asks for it, not an agent.
     """
-    steps = [_step(member, launch, team, running) for member, launch in wanted]
+    steps = [_step(member, launch, team, running, by_person=by_person) for member, launch in wanted]
     if whole:
         gone = [one for one in running if one.entry.team == team.name and one.entry.name not in team.names]
         why = "it is no longer in the file"
@@ -83,10 +83,12 @@ def plan(
     return steps
 
 
-def _step(member: Member, launch: HostLaunch, team: Team, running: Sequence[Running]) -> Step:
-    mine = find_running(member.name, team.name, running)
+def _step(member: Member, launch: HostLaunch, team: Team, running: Sequence[Running], *, by_person: bool) -> Step:
+    mine = next((one for one in running if (one.entry.name, one.entry.team) == (member.name, team.name)), None)
     if mine is not None:
         why = mine.why_not or (difference(launch, mine.launch) if mine.launch else "")
+        if by_person and mine.entry.launched_by:
+            why = why or "an agent had started it"
         action = Action.REFUSE if mine.why_not else Action.RESTART if why else Action.LEAVE
         return Step(action=action, name=member.name, member=member, launch=launch, running=mine, why=why)
     # An agent that is named like its profile shares the name with others of that profile.
@@ -109,11 +111,6 @@ def _step(member: Member, launch: HostLaunch, team: Team, running: Sequence[Runn
         running=other,
         why=f"{other.entry.agent_id} goes by that name already, and belongs to {of}",
     )
-
-
-def find_running(name: str, team: str, running: Sequence[Running]) -> Running | None:
-    """Returns the running agent that is this member of the team."""
-    return next((one for one in running if one.entry.name == name and one.entry.team == team), None)
 
 
 def difference(wanted: HostLaunch, found: HostLaunch) -> str:

@@ -15,7 +15,7 @@ from synapse.config.private_files import make_private
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentUnresponsive, Conflict, InvalidSettings, SynapseError
 from synapse.core.types import Clock
-from synapse.host.background import HostLaunch, host_environment, start_host, stop_host
+from synapse.host.background import LAUNCHED_BY, HostLaunch, host_environment, start_host, stop_host
 from synapse.registry.files import FileRegistry
 from synapse.teams.file import Member, Team
 from synapse.teams.plan import Action, Running, Step, launch_for, plan
@@ -85,7 +85,7 @@ class TeamStarter:
             except SynapseError as error:
                 why = f"{error}  ({error.hint})" if error.hint else str(error)
                 refused.append(Step(action=Action.REFUSE, name=member.name, member=member, why=why))
-        return [*refused, *plan(self._team, wanted, running, whole=not names)]
+        return [*refused, *plan(self._team, wanted, running, whole=not names, by_person=not started_by_agent())]
 
     def take(self, steps: Sequence[Step], *, whole: bool) -> Iterator[Outcome]:
         """Takes the steps, and yields what became of each agent."""
@@ -137,7 +137,8 @@ class TeamStarter:
     def _start(self, step: Step) -> tuple[AgentEntry, tuple[str, ...]]:
         if step.launch is None or step.member is None:
             raise ValueError("a step that starts an agent has its launch")
-        member, launch, notes = step.member, step.launch, ()
+        member, launch = step.member, step.launch
+        notes: tuple[str, ...] = ()
         if not Path(member.folder).is_dir():
             raise InvalidSettings(f"{self._team.file}: agent '{member.name}': there is no folder {member.folder}")
         if member.worktree:
@@ -188,6 +189,16 @@ def expected_folder(member: Member) -> str:
     return str(place_of(repository, member.branch or member.name) / inner)
 
 
+def started_by_agent() -> str:
+    """Returns the agent that started this process, or empty; see `host.background.LAUNCHED_BY`."""
+    return os.environ.get(LAUNCHED_BY, "")
+
+
+def keeper_log(team: str) -> str:
+    """Returns the name of the keeper's log, which no agent can have; `synapse logs` shows it."""
+    return f"synapse-team-{team}"
+
+
 def start_keeper(team: str, store: TeamStore, logs: Path, clock: Clock) -> None:
     """Starts the keeper of a team in the background, if it has none, and waits until it keeps.
 
@@ -197,7 +208,7 @@ def start_keeper(team: str, store: TeamStore, logs: Path, clock: Clock) -> None:
         if not is_free:
             return
     make_private(logs)
-    output_file = logs / f"team-{team}.out"
+    output_file = logs / f"{keeper_log(team)}.out"
     with os.fdopen(os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         keeper = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             [sys.executable, "-P", "-m", "synapse.cli.main", "up", f"{KEEPER_OPTION}={team}"],

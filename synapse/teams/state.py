@@ -17,7 +17,7 @@ import os
 import select
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +94,8 @@ class KeeperRecord:
     pid: int
     pid_started: int
     foreground: bool
+    launched_by: str = ""
+    """The agent that started it: what it starts has only the rights of an agent."""
 
     @property
     def is_running(self) -> bool:
@@ -133,6 +135,7 @@ class TeamStore:
                 pid=_whole(fields, "pid"),
                 pid_started=_whole(fields, "pid_started"),
                 foreground=fields.get("foreground") is True,
+                launched_by=str(fields.get("launched_by") or ""),
             )
         except (OSError, ValueError, KeyError):
             return None
@@ -140,8 +143,7 @@ class TeamStore:
 
     def write_keeper(self, team: str, keeper: KeeperRecord) -> None:
         """Writes the process of the keeper, which holds the keeper's lock. Raises OSError."""
-        fields = {"pid": keeper.pid, "pid_started": keeper.pid_started, "foreground": keeper.foreground}
-        self._replace(self._folder / "keepers" / f"{team}{_SUFFIX}", fields)
+        self._replace(self._folder / "keepers" / f"{team}{_SUFFIX}", asdict(keeper))
 
     @contextmanager
     def lock(self, team: str, clock: Clock) -> Generator[None]:

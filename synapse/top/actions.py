@@ -31,9 +31,11 @@ def answer(entry: AgentEntry, need: Need, choice: dict[str, str]) -> str:
     return _said(object_in(ask(entry, "POST", path, body, timeout=ANSWER_SECONDS), "task"))
 
 
-def resolve(entry: AgentEntry, task_id: str, verdict: str) -> str:
+def resolve(entry: AgentEntry, need: Need, verdict: str) -> str:
     """Decides about a message in doubt: `delivered`, `retry` or `fail`. Raises SynapseError."""
-    return _said(object_in(ask(entry, "POST", f"/tasks/{task_id}/resolve", {"verdict": verdict}), "task"))
+    # With the time of the doubt: if the message was typed again meanwhile, this decision is not about that try.
+    body = {"verdict": verdict, "asked_at": need["asked_at"]}
+    return _said(object_in(ask(entry, "POST", f"/tasks/{need['task_id']}/resolve", body), "task"))
 
 
 def cancel(entry: AgentEntry, task_id: str) -> str:

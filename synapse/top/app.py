@@ -418,14 +418,13 @@ class TopApp(App[None]):
         chosen, need = self._chosen(), self._need
         if chosen is None or need is None or not self._may("resolve", need):
             return
-        task_id = need["task_id"] or ""
         says = {
             "delivered": "The message arrived?",
             "retry": "It did not arrive: type it again?",
             "fail": "It did not arrive: fail the task?",
         }
         if await self._confirm(f"{need['name']}: {says[verdict]}", self._about(chosen[1])):
-            await self._decide(need, lambda: actions.resolve(chosen[0], task_id, verdict), verdict.capitalize())
+            await self._decide(need, lambda: actions.resolve(chosen[0], need, verdict), verdict.capitalize())
 
     @work
     async def action_cancel(self) -> None:

@@ -190,6 +190,8 @@ def _agent_lines(row: Row, columns: int, now: datetime, glyphs: Glyphs) -> list[
     ]
     if row["queue"]:
         lines.append([Cell(f"{_INDENT}{row['queue']} queued", "label")])
+    if row["role"]:
+        lines.append([Cell(f"{_INDENT}role ", "label"), Cell(glyphs.line(row["role"]))])
     lines.append([Cell(f"{_INDENT}in ", "label"), Cell(glyphs.line(row["folder"]))])
     return lines
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -20,6 +20,9 @@ from synapse.top.detail import Line
 from synapse.top.lines import Glyphs
 from synapse.top.row_list import STATE_STYLES
 from synapse.top.timeline import TaskEvents, Timeline
+
+Result = TypeVar("Result")
+"""What a screen returns."""
 
 LOWEST, HIGHEST = 1, 5
 _ROLE_STYLES: Final = {"name": "bold", "title": "bold", "label": "dim", "odd": "bold reverse"}
@@ -62,7 +65,19 @@ def textual_style(rich_style: str) -> str:
     return " ".join(words.get(word, f"ansi_{word}") for word in rich_style.split())
 
 
-class Dialog(ModalScreen[bool]):
+class TextScreen(ModalScreen[Result]):
+    """A screen with a title and lines that scroll."""
+
+    def __init__(self, title: str, lines: Sequence[Line]) -> None:
+        super().__init__()
+        self._title = title
+        self._lines = lines
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+class Dialog(TextScreen[bool]):
     """A question to the person about one decision; returns whether they confirm it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -73,11 +88,6 @@ class Dialog(ModalScreen[bool]):
         Binding("pagedown,space", "scroll(8)"),
         Binding("pageup", "scroll(-8)"),
     ]
-
-    def __init__(self, title: str, lines: Sequence[Line]) -> None:
-        super().__init__()
-        self._title = title
-        self._lines = lines
 
     @override
     def compose(self) -> ComposeResult:
@@ -99,9 +109,6 @@ class Dialog(ModalScreen[bool]):
             self.dismiss(True)
         else:
             self.action_scroll(self.query_one(VerticalScroll).size.height - 1)
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     @property
     def _is_read(self) -> bool:
@@ -189,7 +196,7 @@ class Compose(ModalScreen[Composed | None]):
         return Content(f" {self._glyphs.enter} send  Ctrl-J new line{priority}  Esc back")
 
 
-class Reader(ModalScreen[None]):
+class Reader(TextScreen[None]):
     """Shows lines that a person scrolls through."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -202,20 +209,12 @@ class Reader(ModalScreen[None]):
         Binding("end,G", "scroll(100000)"),
     ]
 
-    def __init__(self, title: str, lines: Sequence[Line]) -> None:
-        super().__init__()
-        self._title = title
-        self._lines = lines
-
     @override
     def compose(self) -> ComposeResult:
         yield Static(Content(f" {self._title}"), classes="heading")
         with VerticalScroll(classes="text whole", can_focus=False):
             yield Static(content_of(self._lines), id="lines")
         yield Static(Content.assemble(" ", ("Esc back", "bold @click=screen.dismiss(None)")), classes="keys")
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
 class TimelineReader(Reader):

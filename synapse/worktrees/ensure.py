@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +23,7 @@ from synapse.config.private_files import write_private
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import Conflict, InvalidRequest, NotFound
+from synapse.core.errors import Conflict, InvalidRequest, NotFound, UnsupportedOperation
 from synapse.registry.files import is_running, own_start_time
 from synapse.worktrees.git import (
     BRANCHES,
@@ -96,10 +97,16 @@ def ensure_worktree(folder: Path, agent: str, branch: str = "", *, running: Sequ
         NotFound: the folder does not exist, or is not in the commit.
         Conflict: another agent is in the worktree, the branch is checked out elsewhere, something is in the way, or git
             fails.
-        UnsupportedOperation, CommandMissing: as `open_repository`.
+        UnsupportedOperation: the folder is in a bare repository, a `.git` folder or a submodule.
+        CommandMissing: git is not installed.
     """
     folder = Path(os.path.realpath(folder))
     repository = open_repository(folder)
+    if above := git(folder, "rev-parse", "--show-superproject-working-tree"):
+        raise UnsupportedOperation(
+            f"{folder} is in a submodule of {above}, and a worktree beside it would be in the way there",
+            hint="clone the submodule's repository, and use the clone",
+        )
     name = branch or f"{BRANCH_PREFIX}{agent}"
     if try_git(repository.common, "check-ref-format", "--branch", name)[0]:
         raise InvalidRequest(f"'{name}' cannot be the name of a branch", hint="name one: --worktree BRANCH")
@@ -189,7 +196,9 @@ def _make(folder: Path, repository: Repository, path: Path, branch: str, agent: 
     if git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules"):
         notes.append(f"changes in {folder} that are not committed are not in it")
     if (path / ".gitmodules").exists():
-        notes.append(f"its submodules are empty until: git -C {path} submodule update --init --recursive")
+        notes.append(
+            f"its submodules are empty until: git -C {shlex.quote(str(path))} submodule update --init --recursive"
+        )
     return Worktree(path=path, branch=branch, repository=repository.main, folder=path, is_new=True, notes=tuple(notes))
 
 
@@ -210,7 +219,7 @@ def _use_again(
     if known.is_missing:
         raise Conflict(
             f"the folder of the worktree {known.path} is gone, but git still lists it",
-            hint=f"git -C {repository.main} worktree prune",
+            hint=f"git -C {shlex.quote(str(repository.main))} worktree prune",
         )
     record = read_record(repository, known)
     if record is None:
@@ -224,7 +233,7 @@ def _use_again(
     if branch and known.branch != branch:
         raise Conflict(
             f"{known.path} is on {f'the branch {known.branch}' if known.branch else 'no branch'}, not on {branch}",
-            hint=f"git -C {known.path} switch {branch}",
+            hint=f"git -C {shlex.quote(str(known.path))} switch {shlex.quote(branch)}",
         )
     return Worktree(path=known.path, branch=known.branch, repository=repository.main, folder=known.path, is_new=False)
 

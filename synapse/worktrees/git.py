@@ -8,7 +8,10 @@ LFS) stay, because the files would be wrong without them.
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +66,12 @@ def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_EDITOR": "false"}
 
 
-def try_git(folder: Path, *arguments: str, seconds: float = READ_SECONDS) -> tuple[int, str, str]:
+def try_git(
+    folder: Path, *arguments: str, seconds: float = READ_SECONDS, index: Path | None = None, text: str = ""
+) -> tuple[int, str, str]:
     """Runs git in a folder and returns its exit code, its output and its error.
+
+    It reads `text`, and uses `index` instead of the worktree's own index.
 
     Raises:
         CommandMissing: git is not installed.
@@ -77,8 +84,8 @@ def try_git(folder: Path, *arguments: str, seconds: float = READ_SECONDS) -> tup
         done = subprocess.run(  # noqa: S603 - a list of words, and no shell
             ["git", *SAFE_OPTIONS, *arguments],  # noqa: S607 - the person's git
             cwd=folder,
-            env=git_environment(os.environ),
-            stdin=subprocess.DEVNULL,
+            env=git_environment(os.environ) | ({"GIT_INDEX_FILE": str(index)} if index else {}),
+            input=os.fsencode(text),
             capture_output=True,
             check=False,
             timeout=seconds,
@@ -91,15 +98,51 @@ def try_git(folder: Path, *arguments: str, seconds: float = READ_SECONDS) -> tup
     return done.returncode, os.fsdecode(done.stdout), done.stderr.decode("utf-8", "replace").strip()
 
 
-def git(folder: Path, *arguments: str, seconds: float = READ_SECONDS) -> str:
+def git(folder: Path, *arguments: str, seconds: float = READ_SECONDS, index: Path | None = None, text: str = "") -> str:
     """Runs git in a folder and returns its output, without the last newline.
 
     Raises what `try_git` does, and Conflict with git's own words if it fails.
     """
-    code, output, error = try_git(folder, *arguments, seconds=seconds)
+    code, output, error = try_git(folder, *arguments, seconds=seconds, index=index, text=text)
     if code:
         raise Conflict(_words_of(error) or f"git {arguments[0]} in {folder} failed with exit code {code}")
     return output.removesuffix("\n")
+
+
+def show_git(folder: Path, *arguments: str, index: Path) -> int:
+    """Lets git write to this process's stdout, in colour and page by page if that is a terminal; returns its exit code.
+
+    The pager is the person's: the repository's configuration does not choose it.
+    """
+    is_terminal = sys.stdout.isatty()
+    environment = git_environment(os.environ) | {"GIT_INDEX_FILE": str(index), "GIT_PAGER": _pager()}
+    # The pager shows text in the person's language.
+    environment.pop("LC_ALL")
+    environment |= {"LC_ALL": os.environ["LC_ALL"]} if "LC_ALL" in os.environ else {}
+    sys.stdout.flush()
+    # Ctrl-C is for the pager.
+    before = signal.signal(signal.SIGINT, _leave_to_child)
+    try:
+        return subprocess.run(  # noqa: S603 - a list of words, and no shell
+            ["git", *SAFE_OPTIONS, *(["--paginate"] if is_terminal else []), *arguments],  # noqa: S607 - the person's git
+            cwd=folder,
+            env=environment,
+            check=False,
+        ).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave_to_child(_signal: int, _frame: object) -> None:
+    """Handles a signal by doing nothing. Not SIG_IGN, which the child would inherit."""
+
+
+def _pager() -> str:
+    if "GIT_PAGER" in os.environ:
+        return os.environ["GIT_PAGER"]
+    # Outside of any repository, so only the files of the person and of the system count.
+    code, chosen, _ = try_git(Path("/"), "config", "--get", "core.pager")
+    return os.environ.get("PAGER", "less") if code else chosen.strip()
 
 
 def open_repository(folder: Path) -> Repository:
@@ -107,23 +150,18 @@ def open_repository(folder: Path) -> Repository:
 
     Raises:
         InvalidRequest: the folder is in no repository.
-        UnsupportedOperation: it is in none with a working tree, in a `.git`, or in a submodule.
+        UnsupportedOperation: it is in a bare repository, or in a `.git` folder.
         CommandMissing, NotFound, Conflict: as `git`; also for a repository that git refuses to read.
     """
     code, output, error = try_git(folder, "rev-parse", "--is-inside-work-tree")
     if code and _NOT_A_REPOSITORY in error:
-        raise InvalidRequest(f"{folder} is not in a git repository", hint=f"git -C {folder} init")
+        raise InvalidRequest(f"{folder} is not in a git repository", hint=f"git -C {shlex.quote(str(folder))} init")
     if code:
         raise Conflict(f"git cannot read the repository of {folder}: {_words_of(error)}")
     if output.strip() != "true":
         raise UnsupportedOperation(
             f"{folder} is inside a bare repository or a .git folder, where there are no files to work on",
             hint="use a folder with a checkout",
-        )
-    if above := git(folder, "rev-parse", "--show-superproject-working-tree"):
-        raise UnsupportedOperation(
-            f"{folder} is in a submodule of {above}, beside which there is no place for worktrees",
-            hint="clone the submodule's repository, and use the clone",
         )
     own, common = (
         Path(git(folder, "rev-parse", "--path-format=absolute", which)) for which in ("--git-dir", "--git-common-dir")

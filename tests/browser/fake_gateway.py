@@ -55,6 +55,7 @@ def row(name: str, state: str = "ready", **fields: Any) -> dict[str, Any]:
         "agent_id": f"synapse-{name}",
         "name": name,
         "agent_type": "scripted",
+        "role": "",
         "folder": "~/project",
         "machine": "",
         "state": state,

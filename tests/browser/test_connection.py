@@ -110,6 +110,18 @@ def test_an_answer_that_came_too_late_names_who_was_first(gateway: FakeGateway, 
     assert gateway.asked("/answer")[0][2] == {"verdict": "allow", "question_id": "codex-permission"}
 
 
+def test_a_decision_about_a_doubt_says_which_one_was_shown(gateway: FakeGateway, page: Page) -> None:
+    gateway.rows = [row("codex", "in_doubt", needs=[need("codex", "in_doubt", task_id="t1", can=["resolve"])])]
+    gateway.open(page)
+
+    page.get_by_role("button", name="Type it again").click()
+
+    expect(page.get_by_text("Type it again: codex")).to_be_visible()
+    assert gateway.asked("/resolve") == [
+        ("POST", "/dashboard/tasks/t1/resolve", {"verdict": "retry", "asked_at": "2026-01-31T10:30:00.000Z"})
+    ]
+
+
 def test_a_question_answered_elsewhere_says_by_whom(gateway: FakeGateway, page: Page) -> None:
     task = {"metadata": {"answered": {"question": TITLE, "choice": "Yes", "by": "key.phone", "how": "keys"}}}
     gateway.answers["/dashboard/tasks/t1"] = (200, {"task": task})

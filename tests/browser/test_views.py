@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.browser.fake_gateway import row as whole_row
 from tests.browser.page_modules import ORIGIN, page_modules
 from tests.browser.task_rows import Json, agent_row, at, task_of, task_row
 
@@ -471,6 +472,15 @@ def test_an_agent_that_is_not_there_says_so(page: Page) -> None:
     assert page.evaluate("() => fake.failed") == []
 
 
+def test_an_agent_shows_its_role_with_hidden_characters_named(page: Page) -> None:
+    role = "You plan the work.\nYou hand it out to the others, one piece after the other.\u202e <b>really</b>"
+    mount(page, "agent", task_id="codex", rows=[whole_row("codex", role=role)])
+
+    expect(page.locator(".view-head")).to_contain_text("You plan the work.")
+    expect(page.locator(".view-head")).to_contain_text("<b>really</b>")
+    expect(page.locator(".view-head .revealed")).to_have_count(1)
+
+
 def test_the_name_in_the_list_leads_to_the_agent(page: Page) -> None:
     mount(page, "agent", task_id="codex-8120", rows=[agent_row("synapse-codex-8120", name="codex-8120")])
 
@@ -494,6 +504,14 @@ def test_a_task_that_is_not_there_says_so(page: Page) -> None:
     mount(page, "task", task_id="gone")
 
     expect(page.get_by_role("heading", name="There is no such task.")).to_be_visible()
+
+
+def test_the_beginning_of_an_id_leads_to_the_address_of_its_task(page: Page) -> None:
+    whole = "54241e7e-0000-4000-8000-000000000000"
+    mount(page, "task", task_id="54241e7e", tasks__54241e7e={"task": {"id": whole}, "row": {}})
+
+    page.wait_for_function(f"() => location.hash === '#/tasks/{whole}'")
+    assert page.evaluate("() => fake.asked") == ["/dashboard/tasks/54241e7e"]
 
 
 def texts(rows: Locator) -> list[str]:

@@ -47,7 +47,8 @@ export const view = {
       fill(head, PHONE.matches ? back : null,
         mark(row.state), h("h1", { class: "agent-name" }, row.name), stateLabel(row),
         h("span", { class: "muted" }, [row.agent_type, row.folder, row.machine].filter(Boolean).join(" · ")),
-        h("div", { class: "end" }, send));
+        h("div", { class: "end" }, send),
+        row.role ? h("div", { class: "muted role" }, reveal(row.role)) : null);
       drawNeeds(row);
       drawTerminal(row);
       drawWork(row);

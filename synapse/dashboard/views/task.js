@@ -14,6 +14,7 @@ import { timeline } from "./timeline.js";
 
 const RETRY = 1000;
 const REFUSALS = new Set([400, 401, 403, 404]);
+const WHOLE_ID = 36;
 const LONGEST_RAW = 4000;
 const DEFAULT_PRIORITY = 3;
 /** Needs that say how a task ended: the task itself shows that. */
@@ -89,6 +90,7 @@ class TaskView {
     while (!signal.aborted) {
       this.#stream = null;
       try {
+        if (await this.#isElsewhere()) return;
         await this.#load();
         if (isEnded(this.#task.status)) return;
         this.#stream = new AbortController();
@@ -102,6 +104,15 @@ class TaskView {
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY));
     }
+  }
+
+  /** Goes to the task's own address if this one has only the beginning of its id, as people type it. */
+  async #isElsewhere() {
+    if (this.#id.length >= WHOLE_ID) return false;
+    const { task } = await this.#context.api.get(this.#path, { signal: this.#abort.signal });
+    if (task.id === this.#id) return false;
+    location.replace(`#/tasks/${encodeURIComponent(task.id)}`);
+    return true;
   }
 
   async #load() {

@@ -72,6 +72,7 @@ class AnswerShape(msgspec.Struct):
 
 class ResolveShape(msgspec.Struct):
     verdict: Literal["delivered", "retry", "fail"]
+    asked_at: Name = ""
 
 
 class SeenShape(msgspec.Struct):
@@ -184,7 +185,9 @@ def decode_answer(wire: WireRequest) -> AnswerQuestion:
 
 
 def decode_resolve(wire: WireRequest) -> ResolveTask:
-    return ResolveTask(task_id=wire.params[TASK], verdict=_RESOLVE.read(wire.body).verdict)
+    shape = _RESOLVE.read(wire.body)
+    asked_at = parse_instant("asked_at", shape.asked_at) if shape.asked_at else None
+    return ResolveTask(task_id=wire.params[TASK], verdict=shape.verdict, asked_at=asked_at)
 
 
 def decode_seen(wire: WireRequest) -> MarkSeen:

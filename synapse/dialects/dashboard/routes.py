@@ -63,7 +63,8 @@ def _tasks(agent_name: AgentName, wire: WireRequest) -> Call[TaskPage]:
 
 
 def _task(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
-    request = GetTask(wire.params[TASK], exact=True)
+    # A short id is enough: people type it into the address of the page.
+    request = GetTask(wire.params[TASK])
     return Call(request, partial(encode.encode_task, agent_name=agent_name), headers=NO_STORE)
 
 

@@ -39,7 +39,7 @@ from synapse.core.requests import (
 )
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.dialects.dialect import Call, WireRequest
-from synapse.dialects.proto_json import check_depth, too_deep
+from synapse.dialects.proto_json import check_depth, parse_instant, too_deep
 from synapse.dialects.synapse.encode import answer_screen, encode_screen, encode_screen_error
 from synapse.dialects.task_json import STATE_NAMES
 
@@ -131,6 +131,7 @@ class AskBody(msgspec.Struct):
 
 class ResolveBody(msgspec.Struct):
     verdict: Literal["delivered", "retry", "fail"]
+    asked_at: Name | None = None
 
 
 class AnswerBody(msgspec.Struct):
@@ -279,7 +280,9 @@ def decode_reply(wire: WireRequest) -> Reply:
 
 
 def decode_resolve(wire: WireRequest) -> ResolveTask:
-    return ResolveTask(task_id=wire.params["id"], verdict=_RESOLVE.read(wire.body).verdict)
+    body = _RESOLVE.read(wire.body)
+    asked_at = parse_instant("asked_at", body.asked_at) if body.asked_at else None
+    return ResolveTask(task_id=wire.params["id"], verdict=body.verdict, asked_at=asked_at)
 
 
 def decode_answer(wire: WireRequest) -> AnswerQuestion:

@@ -20,6 +20,7 @@ from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Rep
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 from synapse.core.task_metadata import recorded_question
+from synapse.core.usage import AgentUsage, usage_object
 from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
 from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.task_json import Wire, event_fields, http_status, task_object
@@ -195,6 +196,8 @@ def status_object(status: HostStatus) -> Wire:
         ],
         "store_fault": status.store_fault,
         "tools": _tools(status.tools),
+        "usage": None if status.usage is None else _usage(status.usage),
+        "conversation": _conversation(status),
         "sightings": [
             {"source": one.source, "state": one.state, "detail": one.detail, "at": instant(one.at)}
             for one in view.observations
@@ -203,6 +206,16 @@ def status_object(status: HostStatus) -> Wire:
     if status.finished is not None:
         wire["finished"] = [task_object(task) for task in status.finished]
     return wire
+
+
+def _usage(usage: AgentUsage) -> Wire:
+    return {"today": usage_object(usage.today), "total": usage_object(usage.overall)}
+
+
+def _conversation(status: HostStatus) -> Wire | None:
+    """Returns whether the agent's CLI goes on with its last conversation, and why not if it was to."""
+    told = status.conversation
+    return None if told is None else {"resumed": told.resumed, "why": told.why}
 
 
 def _held(status: HostStatus) -> Wire | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from synapse.core.text import with_role
 from synapse.dialects.dialect import (
     AnyRoute,
     Call,
@@ -35,6 +36,7 @@ class CardFacts:
     url: str
     name: str = ""
     pty_wrapped: bool = True
+    role: str = ""
 
 
 def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = None) -> Dialect:
@@ -64,7 +66,7 @@ def agent_card(facts: CardFacts) -> Wire:
         extension["name"] = facts.name
     return {
         "name": f"Synapse {facts.title}",
-        "description": f"{kind} agent with A2A communication",
+        "description": with_role(f"{kind} agent with A2A communication", facts.role),
         "url": facts.url,
         "capabilities": {"streaming": True, "pushNotifications": False, "multiTurn": True},
         "skills": [

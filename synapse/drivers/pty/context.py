@@ -92,6 +92,11 @@ class SignalBuffer:
         """What the program has said so far in our turn."""
         return self._saying.text if self._saying is not None and self._is_ours(self._saying.turn) else ""
 
+    @property
+    def turn(self) -> str:
+        """The program's own name of our turn; empty until it has reported that it took the message."""
+        return self._turn
+
     def take_submission(self) -> Signal | None:
         """Returns and removes the signal that our message was taken; drops those about a person's own prompts."""
         for signal in tuple(self._signals):

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
-from synapse.core.driver import DEGRADED, AgentView, Observation, StatusListener, Submitted, Turn, TurnEvent
+from synapse.core.driver import DEGRADED, AgentView, HoldReason, Observation, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
+from synapse.core.task import TaskId
 from synapse.core.types import Clock
+from synapse.core.usage import NoUsage, UsageRecorder, UsageReport
 from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.answering import Answerer, NativeAnswer
 from synapse.drivers.pty.context import SUBMITTED, PtyContext, Signal, describe_exit
@@ -39,8 +41,16 @@ _MOST_DATES: Final = 100
 class PtyDriver:
     """Implements core.driver.Driver for a running program, and adapters.adapter.SignalListener for its signals."""
 
-    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, prompt_files: PromptFiles) -> None:
+    def __init__(
+        self,
+        program: RunningProgram,
+        profile: Profile,
+        clock: Clock,
+        prompt_files: PromptFiles,
+        usage: UsageRecorder | None = None,
+    ) -> None:
         self.program = program
+        self._usage: UsageRecorder = usage or NoUsage()
         self._profile = profile
         self._clock = clock
         self._prompt_files = prompt_files
@@ -58,7 +68,11 @@ class PtyDriver:
         """Whether the API has refused a message: then messages are typed until one was submitted."""
         self._find_sender: Callable[[], ApiSender | None] = lambda: None
         self._dates: dict[float, datetime] = {}
+        self._named_turn = ""
+        """The program's own name of the last turn whose task was told to `_usage`."""
         self._told_question = ""
+        self._hold = ""
+        """Why nothing may be typed though its terminal shows that it is ready; empty if it may."""
         self._watcher.on_look = self._tell_question
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
@@ -118,8 +132,10 @@ class PtyDriver:
             if not self._is_dropped:
                 async with aclosing(self._take(text, turn.key)) as events:
                     async for event in events:
+                        self._name_turn(turn.task_id)
                         yield event
         finally:
+            self._name_turn(turn.task_id)
             self._in_turn, self._submission = False, None
 
     async def interrupt(self) -> bool:
@@ -190,6 +206,10 @@ class PtyDriver:
             # Later words wait for the next look, which comes anyway: not each of them is worth one.
             self._watcher.wake()
 
+    def note_usage(self, usage: UsageReport) -> None:
+        """Takes what one request to the model cost; see `adapters.adapter.SignalListener`."""
+        self._usage.record(usage)
+
     def quiet_for(self) -> float:
         """Returns the seconds since the program last printed; see `adapters.adapter.SignalListener`."""
         return self._now() - self.program.pump.last_output
@@ -216,6 +236,11 @@ class PtyDriver:
         """Expects reports of a source from now on; see `adapters.adapter.SignalListener`."""
         self._context.expected = source
         self._watcher.evidence.report(source, "", detail, self._now())
+
+    def hold(self, why: str) -> None:
+        """Keeps messages waiting until the text is empty; see `adapters.adapter.SignalListener`."""
+        self._hold = why
+        self._watcher.wake()
 
     def mark_missing(self, source: Source, detail: str) -> None:
         """Notes that a source will report nothing; see `adapters.adapter.SignalListener`."""
@@ -254,11 +279,20 @@ class PtyDriver:
                 async for event in events:
                     yield event
 
+    def _name_turn(self, task_id: TaskId) -> None:
+        """Says once whose turn the program's own turn is, when it has told its name."""
+        name = self._context.signals.turn
+        if name and name != self._named_turn:
+            self._named_turn = name
+            self._usage.name_turn(name, task_id)
+
     def _sender(self) -> ApiSender | None:
         """Returns the program's API if it has one that takes messages now; without one they are typed."""
         return None if self._types_next else self._find_sender()
 
     def _shut(self, look: Look) -> Shut | None:
+        if self._hold:
+            return Shut(self._hold, HoldReason.STARTING)
         if self._sender() is not None:
             return shut_for_sending(look, self._profile)
         return shut(look, self._profile)

@@ -39,6 +39,7 @@ from synapse.terminal.signals.report import (
 
 _DAY: Final = 24 * 60 * 60
 _PERMISSION_REQUEST: Final = "PermissionRequest"
+_SESSION_START: Final = "SessionStart"
 HOOKS: Final = {"UserPromptSubmit": 5, _PERMISSION_REQUEST: _DAY, "Stop": 5, "StopFailure": 5}
 """The hooks, and how many seconds each may wait: a dialog is shown meanwhile, and the first answer counts."""
 GO_ON: Final[Json] = {}
@@ -83,6 +84,18 @@ def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
             return None
 
 
+def session_in(payload: Record) -> str:
+    """Returns the session of a hook's payload, if that session has a turn; else an empty text."""
+    name = text_at(payload, "hook_event_name")
+    has_turn = name == "UserPromptSubmit" or (name == _SESSION_START and text_at(payload, "source") == "resume")
+    return text_at(payload, "session_id") if has_turn else ""
+
+
+def is_cleared(payload: Record) -> bool:
+    """Returns whether a person has begun a new conversation in its terminal (`/clear`)."""
+    return text_at(payload, "hook_event_name") == _SESSION_START and text_at(payload, "source") == "clear"
+
+
 def read_record(record: Record) -> SignalReport | None:
     """Returns what a line of the transcript reports beyond the hooks: that a person interrupted the turn."""
     if record.get("type") != "user" or record.get("isSidechain") is True:
@@ -97,6 +110,14 @@ def read_record(record: Record) -> SignalReport | None:
                 turn=text_at(record, "promptId"),
             )
     return None
+
+
+def prompt_in(record: Record) -> str:
+    """Returns the prompt in a line of the transcript; empty if it has none."""
+    if record.get("type") != "user" or record.get("isSidechain") is True:
+        return ""
+    texts = [text_at(block, "text") for block in tables_at(table_at(record, "message"), "content")]
+    return text_at(record, "message", "content") or "\n".join(filter(None, texts))
 
 
 class LastWords:
@@ -130,14 +151,18 @@ def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") 
     """Returns settings that make it report to `url`.
 
     HTTP hooks start no process, but it waits for each of them, and so every prompt would wait. Only a command can run
-    asynchronously, so `prompt_command` reports the prompts if it is given.
+    asynchronously, so `prompt_command` reports the prompts if it is given, and the sessions that a person changes to.
     """
     reporting: dict[str, Any] = {"type": "http", "url": url, "headers": {header: secret}}
     hooks = {name: {**reporting, "timeout": seconds} for name, seconds in HOOKS.items()}
     if prompt_command:
         command = {"type": "command", "command": prompt_command, "async": True}
         hooks["UserPromptSubmit"] = {**command, "timeout": HOOKS["UserPromptSubmit"]}
-    return {"hooks": {name: [{"hooks": [hook]}] for name, hook in hooks.items()}}
+    groups: dict[str, Any] = {name: [{"hooks": [hook]}] for name, hook in hooks.items()}
+    if prompt_command:
+        # Not at each start: the prompts name the session, too.
+        groups[_SESSION_START] = [{"matcher": "clear|resume", "hooks": [hooks["UserPromptSubmit"]]}]
+    return {"hooks": groups}
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:

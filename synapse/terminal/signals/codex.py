@@ -50,6 +50,11 @@ def is_limit(info: object) -> bool:
     return any(limit in letters for limit in _LIMITS)
 
 
+def thread_of(record: Record) -> str:
+    """Returns the id of the conversation that begins with this line."""
+    return text_at(record, "payload", "id")
+
+
 def working_dir(record: Record) -> str:
     """Returns the working folder of the conversation that begins with this line."""
     return text_at(record, "payload", "cwd")

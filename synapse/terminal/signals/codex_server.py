@@ -90,6 +90,11 @@ class AppServerEvents:
         self._requests: dict[str, Record] = {}
         self._new_text: TextSoFar | None = None
 
+    @property
+    def turn(self) -> str:
+        """The turn that runs, or ran last; empty before the first."""
+        return self._turn.id
+
     def take_text(self) -> TextSoFar | None:
         """Returns the text of the running turn if it has grown since the last call."""
         new_text, self._new_text = self._new_text, None

@@ -26,6 +26,7 @@ from synapse.terminal.signals.report import (
 
 _QUESTION_TOOL: Final = "ask_user"
 _LIMITS: Final = ("rate_limit", "quota")
+_OF_TURNS: Final = ("user.message", "assistant.message", "assistant.turn_end")
 _SUBJECTS: Final = ("fullCommandText", "fileName", "path", "url")
 """Where a permission request says what it is about."""
 
@@ -55,6 +56,9 @@ class CopilotEvents:
 
     def read(self, event: Record) -> SignalReport | None:
         """Returns the report of an event; None if it is not about the turn."""
+        if text_at(event, "agentId") and text_at(event, "type") in _OF_TURNS:
+            # A sub-agent has turns of its own; only its questions are the person's.
+            return None
         read = self._readers.get(text_at(event, "type"))
         return None if read is None else read(table_at(event, "data"))
 

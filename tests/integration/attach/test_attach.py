@@ -116,6 +116,55 @@ async def test_a_viewer_sees_the_screen_at_once_types_and_leaves_the_agent_runni
         assert answer(await here.stage.turn("still there?")) == "echo: still there?"
 
 
+LEAVE = "Ctrl-] leaves it running"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_viewer_is_shown_how_to_leave_and_then_has_the_programs_screen_again(
+    tmp_path: Path, *, waits: bool
+) -> None:
+    def story(seat: Seat) -> None:
+        seat.reads_until(lambda: LEAVE in shown(seat).lines[-1], "the note in the bottom row")
+        before = shown(seat)
+        # Also in the window's title, which the shell gets back.
+        assert f"\x1b]2;{LEAVE}\x07".encode() in seat.seen
+        if not waits:
+            seat.types("x")
+        seat.reads_until(lambda: not shown(seat).lines[-1].strip(), "the bottom row without the note")
+        assert shown(seat).lines[:-1] == (before.lines[:-1] if waits else typed(before.lines[:-1]))
+        seat.types("\x1d")
+        seat.sees(b"\x1b[?1049l\x1b[23;2t")
+
+    def typed(lines: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f"{line} x" if line == ">" else line for line in lines)
+
+    async with attachable(dummy().command, tmp_path) as here:
+        await here.stage.turn("before you came")
+        await attached(here, story=story)
+
+
+async def test_an_answer_of_the_viewers_terminal_does_not_hide_how_to_leave(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.types(b"\x1b[?62;22c\x1b[I")
+        seat.reads_until(lambda: LEAVE in shown(seat).lines[-1], "the note in the bottom row")
+
+    async with attachable(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await attached(here, story=story)
+
+
+async def test_a_note_about_the_keyboard_stays_beside_how_to_leave(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.reads_until(lambda: LEAVE in shown(seat).lines[-1], "how to leave")
+        assert "looking only: another person types" in shown(seat).lines[-1]
+
+    async with attachable(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        with here.viewer() as first:
+            await asyncio.to_thread(first.sees, "> ")
+            await attached(here, story=story)
+
+
 async def test_the_size_follows_the_viewer_who_types(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("size 100x30")

@@ -16,6 +16,7 @@ import pytest
 
 from synapse.cli.exit_codes import REFUSED
 from synapse.cli.main import main
+from synapse.config.settings import BUNDLED_PROFILES
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.host.background import HostLaunch, start_host, stop_host
@@ -238,3 +239,19 @@ def test_a_background_agent_does_not_see_the_pane_that_started_it(
         seen = variables_of(pid)
         assert {name: seen[name] for name in PANE.keys() & seen.keys()} == {"TERM": "xterm-256color"}
         assert KEPT.items() <= seen.items()
+
+
+def test_a_profile_with_the_name_of_a_verb_is_started_and_restarted(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    profiles = tmp_path / "config" / "synapse" / "profiles"
+    profiles.mkdir(parents=True)
+    for name in ("list", "send"):
+        text = (BUNDLED_PROFILES / "dummy.toml").read_text(encoding="utf-8")
+        (profiles / f"{name}.toml").write_text(text, encoding="utf-8")
+
+        assert main(["synapse", "start", name, "--port", str(own_port()), "--no-instructions"]) == 0
+        assert main(["synapse", "restart", name]) == 0
+
+    assert sorted(entry.agent_type for entry in registry.entries()) == ["list", "send"]

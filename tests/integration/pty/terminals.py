@@ -17,6 +17,7 @@ from synapse.core.driver import Answered, SendOutcome, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
+from synapse.core.usage import UsageRecorder
 from synapse.drivers.pty.adapters.adapter import ApiSender
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.process import Launch
@@ -143,6 +144,7 @@ async def staged(
     *,
     users: TerminalUsers | None = None,
     launch: Launch | None = None,
+    usage: UsageRecorder | None = None,
 ) -> AsyncGenerator[Stage, None]:
     """Starts a program with its driver, and ends both."""
     clock = SystemClock()
@@ -150,7 +152,7 @@ async def staged(
     with tempfile.TemporaryDirectory() as folder:
         program = await start_program(launch, profile, clock, users or TerminalUsers())
         files = PromptFiles(Path(folder), profile.limit_bytes, envelope=profile.envelope)
-        driver, adapter = PtyDriver(program, profile, clock, files), FakeAdapter()
+        driver, adapter = PtyDriver(program, profile, clock, files, usage), FakeAdapter()
         driver.use(adapter.look, adapter.answer, adapter.sender)
         program.begin()
         program.load_screen()

@@ -8,9 +8,11 @@ import pytest
 
 from synapse.core.driver import Answered, Failed, Submitted, TurnEvent
 from synapse.core.message import TextPart
+from synapse.core.usage import TokenCounts, UsageReport
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import parse_profile
 from synapse.terminal.signals.report import SignalKind, SignalReport
+from tests.fakes.usage import KeptUsage
 from tests.integration.pty.terminals import BOUND, agent, dummy, line_program, staged, until
 
 pytestmark = pytest.mark.integration
@@ -32,10 +34,10 @@ def report(kind: SignalKind, text: str = "", *, turn: str = "t1", reason: str = 
     return SignalReport(kind=kind, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
 
 
-async def reported_turn(*ends: SignalReport) -> list[TurnEvent]:
+async def reported_turn(*ends: SignalReport, usage: KeptUsage | None = None) -> list[TurnEvent]:
     """Takes a turn of a program that shows nothing and reports everything."""
     profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
-    async with staged(agent("deaf"), profile) as stage:
+    async with staged(agent("deaf"), profile, usage=usage) as stage:
         stage.driver.expect(Source.SIGNAL, "nothing yet")
         await stage.ready()
         turn = asyncio.ensure_future(stage.take("hello"))
@@ -54,6 +56,22 @@ async def test_the_answer_is_that_of_our_own_turn() -> None:
 
     assert events[-1] == Answered(parts=(TextPart(text="**all** of it\n"),), source="signal")
     assert Submitted("signal", "its hook said so") in events
+
+
+@pytest.mark.parametrize("kind", [SignalKind.ANSWERED, SignalKind.FAILED])
+async def test_our_own_turn_is_named_as_that_of_its_task_and_a_persons_own_is_not(kind: SignalKind) -> None:
+    usage = KeptUsage()
+    await reported_turn(report(kind, "the end", reason="interrupted" if kind is SignalKind.FAILED else ""), usage=usage)
+
+    assert usage.named == [("t1", "task-1")]
+
+
+async def test_what_a_request_cost_is_recorded() -> None:
+    usage, told = KeptUsage(), UsageReport(session="s", request="r", tokens=TokenCounts(output=1))
+    async with staged(dummy().command, dummy(), usage=usage) as stage:
+        stage.driver.note_usage(told)
+
+    assert usage.reports == [told]
 
 
 async def test_a_turn_that_the_program_reports_as_interrupted_fails_with_that_reason() -> None:

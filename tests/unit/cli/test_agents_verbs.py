@@ -15,6 +15,7 @@ from synapse.config.process import SystemClock, log_to
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry
 from tests.unit.cli.conftest import Cli, HostFactory, become
+from tests.unit.cli.fake_host import FakeHost
 
 NO_SUCH_PID = 2**22 + 1
 HOURS_AGO = (SystemClock().now() - timedelta(hours=3.5)).isoformat()
@@ -570,3 +571,57 @@ def test_the_error_tells_a_stopped_agent_from_one_that_never_existed(synapse: Cl
 
     assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
     assert "it has stopped" not in synapse("send", "codex-8121", "hi").err
+
+
+def give(host: FakeHost, **fields: str) -> None:
+    """Changes the registry entry of a host."""
+    for name, value in fields.items():
+        setattr(host.entry, name, value)
+    host.registry.write(host.entry)
+
+
+def test_list_has_a_column_of_roles_when_an_agent_has_one(synapse: Cli, start: HostFactory) -> None:
+    give(start("claude", 8100, name="lead"), role="You plan the work and you hand it out\x1b[2J and more.")
+    start()
+
+    titles, lead, codex = synapse("list").out.splitlines()
+
+    at = titles.index("ROLE")
+    assert titles.split() == ["AGENT", "STATE", "ROLE", "PORT", "PID", "WORKING", "ON", "FOLDER"]
+    assert lead[at:].startswith("You plan the work and you hand it out[2…  8100")
+    assert codex[at:].strip().startswith("8120")
+    assert synapse("list", "--json").json[0]["role"].startswith("You plan the work and you hand it out")
+
+
+def test_status_shows_role_team_and_accepted_senders(synapse: Cli, start: HostFactory) -> None:
+    give(start(name="db"), role="You keep the data.", team="shop", accepts="lead person team")
+
+    told = synapse("status", "db").out
+
+    assert "  role     You keep the data.\n" in told
+    assert "  team     shop\n" in told
+    assert "  accepts  messages from lead, a person, agents of its team\n" in told
+
+
+def test_explain_says_who_is_accepted_and_which_agent_started_it(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    assert "  accepts  messages from everybody\n" in synapse("status", "codex", "--explain").out
+    assert "accepts" not in synapse("status", "codex").out
+    give(host, launched_by="synapse-claude-8100")
+    assert "  started  by synapse-claude-8100: " in synapse("status", "codex", "--explain").out
+
+
+def test_doctor_tells_the_rule_and_who_only_seems_to_be_accepted(synapse: Cli, start: HostFactory) -> None:
+    give(start(name="db"), accepts="lead")
+    lead = start("claude", 8100, name="lead")
+
+    def about() -> list[str]:
+        findings = synapse("doctor", "--json").json["findings"]
+        return [
+            f"{one['level']} {one['text']}" for one in findings if one["subject"] == "db" and "accept" in one["text"]
+        ]
+
+    assert about() == ["ok accepts messages from lead"]
+    give(lead, launched_by="synapse-gemini-8110")
+    assert about()[1].startswith("note does not accept lead, which synapse-gemini-8110 started")

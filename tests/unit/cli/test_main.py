@@ -11,6 +11,7 @@ import pytest
 import synapse as package
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb, main, wants_json
+from synapse.config.settings import profile_names
 from synapse.core import errors
 from tests.unit.cli.conftest import Cli
 
@@ -176,3 +177,52 @@ def test_an_error_in_an_exception_group_is_printed_as_a_sentence(synapse: Cli, m
     ran = synapse("guide", "--json")
 
     assert (ran.code, ran.json["error"]["code"]) == (1, "store_full")
+
+
+def add_profile(home: Path, name: str) -> Path:
+    file = home / "config" / "synapse" / "profiles" / f"{name}.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("command = ['{python}', '-P', '-m', 'synapse.tools.dummy']\n", encoding="utf-8")
+    return file
+
+
+def test_a_verb_says_how_to_start_a_profile_of_its_name(synapse: Cli, home: Path) -> None:
+    file = add_profile(home, "list")
+
+    ran = synapse("list", "--json")
+
+    told = f"`list` is a verb, and the name of the profile {file}: `synapse start list` starts the profile\n"
+    assert (ran.code, ran.json, ran.err) == (0, [], told)
+    assert synapse("queue").err == "No messages are queued.\n"
+
+
+def test_a_profile_of_a_project_counts_too(synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = home / "work"
+    (project / ".synapse" / "profiles").mkdir(parents=True)
+    (project / ".synapse" / "profiles" / "queue.toml").write_text("command = ['bc']", encoding="utf-8")
+    monkeypatch.chdir(project)
+
+    assert "`synapse start queue` starts the profile" in synapse("queue").err
+
+
+def test_a_profile_that_start_cannot_start_has_to_be_renamed(synapse: Cli, home: Path) -> None:
+    add_profile(home, "scripted")
+
+    assert "rename the profile to start it" in synapse("scripted", "--help").err
+
+
+def test_the_doctor_and_the_list_of_a_projects_files_name_such_profiles(synapse: Cli, home: Path) -> None:
+    add_profile(home, "send")
+
+    (found,) = [one for one in synapse("doctor", "--json").json["findings"] if "name of a verb" in one["text"]]
+    assert (found["level"], found["subject"]) == ("note", "send")
+    assert found["advice"] == "`synapse start send` starts the profile"
+    project = home / "work"
+    (project / ".synapse" / "profiles").mkdir(parents=True)
+    (project / ".synapse" / "profiles" / "top.toml").write_text("command = ['bc']", encoding="utf-8")
+    effect = synapse("trust", str(project), "--json").json["files"]["profiles/top.toml"]
+    assert effect == "runs: bc  (top is a verb too: `synapse start top` starts the profile)"
+
+
+def test_no_profile_that_comes_with_synapse_has_the_name_of_a_verb() -> None:
+    assert not VERBS.keys() & set(profile_names())

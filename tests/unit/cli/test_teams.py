@@ -146,27 +146,20 @@ def test_an_agent_is_not_asked(synapse: Cli, file: Path, start: HostFactory, mon
 def test_the_bytes_that_were_asked_about_are_the_bytes_that_are_used(
     synapse: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Swapping(io.StringIO):
-        """Somebody replaces the file while the person reads the question."""
+    def swap() -> bool:
+        """Somebody replaces the file once the person is there to be asked."""
+        file.write_text('[team]\nname = "shop"\n[agents.evil]\nprofile = "dummy"', encoding="utf-8")
+        return True
 
-        def readline(self, size: int | None = -1, /) -> str:
-            file.write_text('[team]\nname = "shop"\n[agents.evil]\nprofile = "dummy"', encoding="utf-8")
-            return super().readline()
+    answer(monkeypatch, "y\n")
+    monkeypatch.setattr("sys.stdin.isatty", swap)
 
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Swapping("y\n"))
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-
-    ran = synapse("up", "--dry-run", "--json", "team.toml")
-    assert ran.code == 7
-    monkeypatch.setattr("sys.stdin", Swapping("y\n"))
     ran = synapse("up", "--dry-run", "team.toml")
 
     assert "db: would start" in ran.err
     assert "evil" not in ran.err
-    assert synapse("up", "--dry-run", "team.toml", "--json").code == 7
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert synapse("up", "--dry-run", "team.toml").code == 7
 
 
 def test_mistakes_are_told_before_the_question(synapse: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

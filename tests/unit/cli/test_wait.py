@@ -216,6 +216,25 @@ def test_waiting_for_submission_ends_with_its_proof(synapse: Cli, start: HostFac
     assert (ran.code, ran.json["receipt"], ran.json["reply"]) == (0, "submitted", None)
 
 
+def test_waiting_for_submission_says_what_it_proved(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.change(task, receipt="submitted")
+
+    ran = synapse("send", "codex", "hi", "--wait=submitted")
+
+    proof = "[→ codex-8120] submitted, proven by screen: seen  (synapse status 00000abc)"
+    assert (ran.code, ran.out, ran.err.splitlines()[-1]) == (0, "", proof)
+
+
+def test_a_message_that_was_answered_at_once_says_so(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.answer(task, "done")
+
+    ran = synapse("send", "codex", "hi", "--wait=submitted")
+
+    assert ran.err.splitlines()[-1].startswith("[→ codex-8120] answered, proven by screen: seen")
+
+
 def test_a_receipt_shows_each_step_with_its_evidence(synapse: Cli, start: HostFactory) -> None:
     host = start()
     host.on_send = lambda task: host.change(task, receipt="submitted")

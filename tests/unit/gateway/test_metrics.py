@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from synapse.core.push import DeliveryState
 from synapse.core.requests import Delivered, MetricsSnapshot
+from synapse.core.usage import TokenCounts, UsageTotal
 from synapse.gateway.metrics import Metrics
 from synapse.server.app import Exchange
 
@@ -69,3 +73,20 @@ def test_delivery_times_add_up() -> None:
 
     assert seen["synapse_delivery_seconds_count", ("ada", "answered")] == 2
     assert seen["synapse_delivery_seconds_sum", ("ada", "answered")] == 4
+
+
+def test_tokens_and_cost_are_counters_by_agent_and_each_token_is_of_one_kind() -> None:
+    tokens = TokenCounts(input=100, output=20, cache_read=1000, cache_write=300, reasoning=7)
+    total = UsageTotal(tokens=tokens, requests=1, cost=Decimal("0.25"))
+    unpriced = UsageTotal(tokens=tokens, requests=1, unpriced=1)
+    snapshot = replace(NOTHING, usage={"ada": total, "bob": unpriced})
+
+    text = Metrics().text(snapshot).decode()
+    seen = samples(Metrics(), snapshot)
+
+    assert "# TYPE synapse_tokens_total counter" in text
+    assert seen["synapse_cost_usd_total", ("ada",)] == 0.25
+    assert ("synapse_cost_usd_total", ("bob",)) not in seen
+    counted = {labels: value for (name, labels), value in seen.items() if name == "synapse_tokens_total"}
+    assert sum(value for (agent, _), value in counted.items() if agent == "ada") == tokens.total
+    assert len(counted) == 8

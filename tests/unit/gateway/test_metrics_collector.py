@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.errors import Forbidden
+from synapse.core.errors import Forbidden, StoreFailed
+from synapse.core.usage import UsageTotal
 from synapse.gateway.metrics import MetricsCollector
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOB_NAME, LAPTOP, World, world
 from tests.fakes.stores import settle
 
 
-def collector(here: World) -> MetricsCollector:
-    return MetricsCollector(here.directory, here.store)
+def collector(here: World, read_usage: Callable[[], Mapping[str, UsageTotal]] = dict) -> MetricsCollector:
+    return MetricsCollector(here.directory, here.store, read_usage)
 
 
 async def test_agents_and_what_waits_for_them_are_counted() -> None:
@@ -27,6 +30,26 @@ async def test_agents_and_what_waits_for_them_are_counted() -> None:
     assert snapshot.agents == {"ready": 2}
     assert snapshot.waiting.keys() == snapshot.working.keys() == {"ada", BOB_NAME}
     assert {one.agent for one in snapshot.delivered} == {"ada"}, "agents are called as they are at the gateway"
+
+
+async def test_what_agents_cost_is_told_by_their_names_and_not_of_agents_that_have_left() -> None:
+    async with world(FakeDriver()) as here:
+        inbox = next(agent.entry.inbox for agent in here.directory.agents() if agent.name == "ada")
+        costs = {inbox: UsageTotal(requests=1), "gone": UsageTotal(requests=2)}
+        snapshot = await collector(here, lambda: costs).collect(LAPTOP)
+
+    assert snapshot.usage == {"ada": UsageTotal(requests=1)}
+
+
+async def test_a_usage_file_that_cannot_be_read_leaves_the_other_metrics() -> None:
+    def read() -> Mapping[str, UsageTotal]:
+        raise StoreFailed("it is damaged")
+
+    async with world(FakeDriver()) as here:
+        snapshot = await collector(here, read).collect(LAPTOP)
+
+    assert snapshot.usage == {}
+    assert snapshot.agents == {"ready": 2}
 
 
 async def test_a_caller_for_some_agents_does_not_get_the_metrics_of_all() -> None:

@@ -25,7 +25,8 @@ from synapse.core.requests import (
     SubscribeTask,
 )
 from synapse.core.store import TaskPage
-from synapse.core.task import TaskState
+from synapse.core.task import SHORT_ID_LENGTH, TaskState
+from synapse.gateway import tasks
 from tests.fakes.gateway_world import (
     BOB_NAME,
     LAPTOP,
@@ -92,6 +93,37 @@ async def test_a_prefix_of_an_id_is_not_enough_at_a_gateway() -> None:
         for request in (GetTask("0"), SubscribeTask(task_id="0"), CancelTask("0")):
             with pytest.raises(TaskNotFound):
                 await gateway.ask(request)
+
+
+async def test_a_short_id_reads_the_only_task_that_the_caller_sees() -> None:
+    async with world() as gateway:
+        task = await gateway.sent("a")
+        prefix = task.id[:SHORT_ID_LENGTH]
+
+        assert (await gateway.ask(GetTask(prefix))).id == task.id
+        for request, caller in (
+            (GetTask(prefix), PHONE),
+            (GetTask(prefix, exact=True), LAPTOP),
+            (GetTask(prefix[:-1]), LAPTOP),
+            (SubscribeTask(task_id=prefix), LAPTOP),
+            (CancelTask(prefix), LAPTOP),
+        ):
+            with pytest.raises(TaskNotFound):
+                await gateway.ask(request, caller)
+
+
+async def test_a_short_id_of_several_tasks_reads_none_unless_the_caller_sees_only_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "SHORT_ID_LENGTH", 6)  # by which the ids of these tests are the same
+    async with world() as gateway:
+        mine, theirs = await gateway.sent("a"), await gateway.sent("b", PHONE)
+        prefix = mine.id[:6]
+        assert theirs.id.startswith(prefix)
+
+        assert (await gateway.ask(GetTask(prefix))).id == mine.id
+        with pytest.raises(TaskNotFound):
+            await gateway.ask(GetTask(prefix), OPERATOR)
 
 
 async def test_a_key_for_one_agent_knows_no_other() -> None:

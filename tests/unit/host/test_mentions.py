@@ -213,10 +213,7 @@ async def test_a_question_on_the_way_is_shown_once_and_then_the_answer(tmp_path:
         host.change(task(), status="input_required", metadata=asking)
         host.answer(task(), "done")
 
-        assert await prompt.next() == (
-            "[← codex-8120] asks a person: Run `make`?",
-            "synapse approve 00000abc | synapse deny 00000abc",
-        )
+        assert await prompt.next() == ("[← codex-8120] asks a person: Run `make`?", "synapse approvals")
         assert (await prompt.next())[0] == "[← codex-8120] done"
 
 

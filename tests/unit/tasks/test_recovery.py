@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from synapse.core.caller import Caller
@@ -115,6 +117,25 @@ async def test_a_retry_after_a_restart_types_the_message_to_the_new_program() ->
         await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
         assert (await after.finished(task)).state is TaskState.COMPLETED
+
+
+async def test_a_decision_about_an_earlier_try_is_refused_and_types_nothing() -> None:
+    before = AgentHarness(FakeDriver(only_typed))
+    task = await left_by(before)
+    after = AgentHarness(store=before.store)
+    await after.recover()
+    typed = task.receipts[-1]
+    assert typed.step == "typed"
+
+    earlier = ResolveTask(task_id=task.id, verdict="retry", asked_at=typed.at - timedelta(milliseconds=1))
+    with pytest.raises(Conflict, match="typed again meanwhile"):
+        await after.service.handle(earlier, Caller(via_socket=True))
+    assert ((await after.task(task.id)).receipts[-1], after.worker.waiting) == (typed, ())
+
+    # As the wire has it, without microseconds.
+    shown = typed.at.replace(microsecond=typed.at.microsecond // 1000 * 1000)
+    now = ResolveTask(task_id=task.id, verdict="retry", asked_at=shown)
+    assert (await after.service.handle(now, Caller(via_socket=True))).receipts[-1].step == "queued"
 
 
 async def test_an_agent_may_not_decide_about_doubt() -> None:

@@ -12,6 +12,7 @@ from synapse.core.driver import DeliveryUncertain, Failed, SendOutcome, Typing, 
 from synapse.core.errors import Conflict
 from synapse.core.requests import ResolveTask
 from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.tasks.admission import envelope_line
 from tests.fakes.driver import FakeDriver
 from tests.fakes.harness import AgentHarness, working
 from tests.fakes.stores import settle
@@ -27,11 +28,12 @@ def stuck() -> FakeDriver:
     return driver
 
 
-def cli_that_says(outcome: SendOutcome, task: Task) -> Callable[[str], Awaitable[SendOutcome]]:
+def cli_that_says(outcome: SendOutcome, task: Task) -> Callable[[str, str], Awaitable[SendOutcome]]:
     """A CLI that knows this message by its key."""
 
-    async def ask(key: str) -> SendOutcome:
+    async def ask(key: str, typed: str) -> SendOutcome:
         assert key == message_key(task.id, task.message)
+        assert typed == envelope_line(task, task.message)
         return outcome
 
     return ask
@@ -83,7 +85,7 @@ async def test_a_persons_decision_waits_for_what_the_cli_says() -> None:
     async with working(harness):
         deciding: list[asyncio.Task[Task]] = []
 
-        async def ask(_key: str) -> SendOutcome:
+        async def ask(_key: str, _typed: str) -> SendOutcome:
             retry = ResolveTask(task_id=task.id, verdict="retry")
             deciding.append(asyncio.ensure_future(harness.service.handle(retry, Caller(via_socket=True))))
             await settle()

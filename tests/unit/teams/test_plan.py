@@ -28,8 +28,9 @@ def running(launch: HostLaunch, *, team: str = "shop", port: int = 8100) -> Runn
     return Running(entry=entry, launch=replace(launch, port=launch.port or port))
 
 
-def steps_of(team: Team, *found: Running, whole: bool = True) -> list[Step]:
-    return plan(team, [(one, launch_for(one)) for one in team.chosen([])], found, whole=whole)
+def steps_of(team: Team, *found: Running, whole: bool = True, by_person: bool = True) -> list[Step]:
+    wanted = [(one, launch_for(one)) for one in team.chosen([])]
+    return plan(team, wanted, found, whole=whole, by_person=by_person)
 
 
 def shown(steps: list[Step]) -> list[tuple[str, str, str]]:
@@ -92,6 +93,15 @@ def test_a_member_named_like_its_profile_bears_others_in_other_folders() -> None
 
     assert shown(steps_of(team, running(elsewhere, team=""))) == [("dummy", "start", "")]
     assert steps_of(team, running(launch_for(team.members[0]), team=""))[0].action is Action.REFUSE
+
+
+def test_a_person_gets_a_member_that_an_agent_had_started_with_the_rights_of_a_person() -> None:
+    team = team_of(db='profile = "dummy"')
+    found = running(launch_for(team.members[0]))
+    found.entry.launched_by = "synapse-claude-8100"
+
+    assert shown(steps_of(team, found)) == [("db", "restart", "an agent had started it")]
+    assert shown(steps_of(team, found, by_person=False)) == [("db", "leave", "")]
 
 
 def test_a_member_in_a_persons_terminal_is_not_restarted() -> None:

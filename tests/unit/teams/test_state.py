@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import Conflict
+from synapse.core.override import override
 from synapse.host.background import HostLaunch
 from synapse.host.membership import Membership
 from synapse.registry.files import own_start_time
@@ -99,6 +100,7 @@ def test_waiting_for_another_command_has_an_end(store: TeamStore) -> None:
     clock = FakeClock()
 
     class Impatient(FakeClock):
+        @override
         def monotonic(self) -> float:
             self.advance(LOCK_SECONDS / 2)
             return super().monotonic()

@@ -133,7 +133,7 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosin
         STARTUP,
         "Trust this folder?",
         [("Trust and continue", ALLOW), ("Quit", DENY)],
-        Choosing.DIGIT,
+        Choosing.ARROWS,
     ),
     "copilot/dialog_permission": (
         PERMISSION,

@@ -249,7 +249,9 @@ async def test_a_message_in_doubt_is_resolved_after_a_confirmation() -> None:
         await top.press("y")
         await top.until(lambda: bool(top.posts("ada")))
 
-        assert top.posts("ada") == [(f"/tasks/{task_id(1)}/resolve", {"verdict": "retry"})]
+        ((path, body),) = top.posts("ada")
+        assert (path, body["verdict"]) == (f"/tasks/{task_id(1)}/resolve", "retry")
+        assert body["asked_at"] == in_doubt(1)["attention"][0]["since"]
 
 
 async def test_a_message_of_several_lines_is_sent_with_its_priority() -> None:

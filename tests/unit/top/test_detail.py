@@ -130,3 +130,10 @@ def test_the_task_of_the_need_comes_before_the_current_one() -> None:
     done = row(answered(3, "fine"))
     assert task_in(done, done["needs"][0]) == task_id(3)
     assert running_task_in(done, done["needs"][0]) == ""
+
+
+def test_an_agent_shows_its_role_on_one_line() -> None:
+    entry = AgentEntry("synapse-codex-8100", "codex", working_dir="/srv/project", role="You plan.\nYou hand out work.")
+
+    assert texts(row_of(entry, ready(), None))[-2:] == ["  role You plan. You hand out work.", "  in /srv/project"]
+    assert not any("role" in line for line in texts(row(ready())))

@@ -12,9 +12,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import CommandMissing, Conflict, InvalidRequest, NotFound, UnsupportedOperation
 from synapse.registry.files import start_time
 from synapse.worktrees.ensure import RECORD, WorktreeInUse, ensure_worktree
-from tests.unit.worktrees.repositories import clean_git, commit, git, new_repository, repository
-
-__all__ = ["clean_git", "repository"]
+from tests.samples.repositories import commit, git, new_repository
 
 
 def running(folder: Path, agent_id: str = "synapse-codex-8120") -> AgentEntry:
@@ -214,16 +212,14 @@ def test_empty_submodules_are_mentioned(repository: Path, tmp_path: Path) -> Non
         ensure_worktree(repository / "lib", "codex", running=())
 
 
-def test_a_folder_outside_of_any_repository_is_refused(tmp_path: Path, clean_git: None) -> None:
-    del clean_git
+def test_a_folder_outside_of_any_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="is not in a git repository"):
         ensure_worktree(tmp_path, "codex", running=())
     with pytest.raises(NotFound, match="there is no folder"):
         ensure_worktree(tmp_path / "nowhere", "codex", running=())
 
 
-def test_a_repository_without_a_commit_is_refused(tmp_path: Path, clean_git: None) -> None:
-    del clean_git
+def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "empty")
 
     with pytest.raises(InvalidRequest, match="has no commit yet"):
@@ -260,8 +256,7 @@ def test_a_name_that_git_refuses_is_refused_before_anything_is_made(repository: 
     assert not repository.with_name("shop.worktrees").exists()
 
 
-def test_paths_with_spaces_umlauts_and_newlines_work(tmp_path: Path, clean_git: None) -> None:
-    del clean_git
+def test_paths_with_spaces_umlauts_and_newlines_work(tmp_path: Path) -> None:
     folder = new_repository(tmp_path / "my shop\nüber $HOME *")
 
     made = ensure_worktree(folder, "codex", "größe", running=())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from synapse.config.private_files import make_folders, write_private
 from synapse.core.driver import SendOutcome
 from synapse.core.message import Json
 from synapse.core.question import Choice
+from synapse.core.usage import UsageReport
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
@@ -150,12 +151,20 @@ class SignalListener(Protocol):
         """Takes what the CLI has said so far in its turn."""
         ...
 
+    def note_usage(self, usage: UsageReport) -> None:
+        """Takes what one request to the model cost; the same one may be told again."""
+        ...
+
     def expect(self, source: Source, detail: str) -> None:
         """Expects reports of `source` from now on; `detail` is shown in its place until the first."""
         ...
 
     def mark_missing(self, source: Source, detail: str) -> None:
         """Notes that `source` will report nothing; `detail` says why, and `--explain` shows it."""
+        ...
+
+    def hold(self, why: str) -> None:
+        """Keeps every message waiting, whatever its terminal shows, until this is called with an empty text."""
         ...
 
 
@@ -193,6 +202,10 @@ class Adapter(Protocol):
         """Returns what sends messages without typing; None while the CLI has no such way."""
         ...
 
+    def prompts(self, session: str, /) -> Iterable[str]:
+        """Returns the prompts in the transcript of a session; none if it is gone. Called in a thread."""
+        ...
+
     def correction(self, shown: str, /) -> str:
         """Returns a correction of the CLI's last output where that misleads a person; empty where it does not.
 
@@ -216,9 +229,44 @@ def knows_flag(flag: str, launch: LaunchContext) -> bool:
     key = f"{version} {flag}"
     remembered = _read_flags(launch.flags_file)
     if key not in remembered:
-        remembered[key] = flag in _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
+        text = _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
+        if not text:
+            # It did not answer in time: the next launch asks again.
+            return False
+        remembered[key] = flag in text
         _write_flags(launch.flags_file, dict(list(remembered.items())[-_MAX_REMEMBERED:]))
     return remembered[key]
+
+
+def why_anew(
+    launch: LaunchContext,
+    arguments: tuple[str, ...],
+    *,
+    knows: str,
+    choosing: tuple[str, ...],
+    folder_of: Callable[[str], str | None],
+) -> str:
+    """Returns why the CLI begins a new conversation instead of `launch.resume`; empty if it goes on with that.
+
+    `knows` is what the help of a version that can resume has (empty: all can). By the flags in `choosing` a person
+    chooses the conversation. `folder_of` returns the folder that a session belongs to, or None if it is gone.
+    """
+    if not launch.resume:
+        return ""
+    if is_given(choosing, arguments):
+        return "its own arguments choose the conversation"
+    folder = folder_of(launch.resume)
+    if folder is None:
+        return "its CLI no longer has the conversation of the last run"
+    if Path(folder).resolve() != launch.working_dir.resolve():
+        return "the conversation of the last run belongs to another folder"
+    return "" if not knows or knows_flag(knows, launch) else f"this version does not know {knows}"
+
+
+def is_given(flags: tuple[str, ...], arguments: tuple[str, ...]) -> bool:
+    """Returns whether one of the flags is among a person's arguments: `--flag`, `--flag=value`, or `-f`."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(argument.partition("=")[0] in flags for argument in ours)
 
 
 def values_of(flag: str, arguments: tuple[str, ...]) -> list[str]:

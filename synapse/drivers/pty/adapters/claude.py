@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,12 +28,23 @@ from synapse.drivers.pty.adapters.adapter import (
     Prepared,
     SignalListener,
     values_of,
+    why_anew,
 )
-from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, read_record, tail_from_now
+from synapse.drivers.pty.adapters.transcript import (
+    Tail,
+    Ticker,
+    UsageTail,
+    all_records,
+    first_records,
+    last_records,
+    read_record,
+    tail_from_now,
+)
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, table_at, text_at
+from synapse.terminal.signals.usage import ClaudeUsage
 
 _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
@@ -49,6 +60,14 @@ _BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
 _BACKGROUND_MS: Final = 120_000
 _MARGIN_SECONDS: Final = 20.0
 """How much longer than a call waits Claude waits for it: the answer has to be fetched and sent."""
+_SUB_AGENTS: Final = "subagents/*.jsonl"
+"""The transcripts of sub-agents, in a folder with the name of the session."""
+_RESUME_FLAG: Final = "--resume"
+_CHOOSING_FLAGS: Final = (
+    *("-r", _RESUME_FLAG, "-c", "--continue", "--session-id", "--fork-session", "--from-pr", "--teleport", "--cloud"),
+    *("-p", "--print"),
+)
+"""By these a person chooses the conversation, or has none that could go on."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -75,6 +94,7 @@ class ClaudeSignals:
         self._prompts = HookPipe(launch.folder / "prompts", self._take)
         self._tail: Tail | None = None
         self._last_words = claude.LastWords()
+        self._usage: UsageTail | None = None
         self._end: SignalReport | None = None
         """The report of a turn's end, until its terminal shows that it is ready."""
         self._end_until = self._exact_until = 0.0
@@ -92,6 +112,10 @@ class ClaudeSignals:
         denied: in Claude a denial is stronger than any permission.
         """
         hooked = self._with_hooks(arguments)
+        anew = why_anew(
+            self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_FLAGS, folder_of=self._folder_of
+        )
+        resumes = bool(self._launch.resume) and not anew
         tools = self._launch.tools
         lacks = self._conflict(arguments) if tools.command else ""
         has_server = bool(tools.command) and not lacks
@@ -103,10 +127,19 @@ class ClaudeSignals:
         allowed = claude.permissions(tools.allowed_commands, server=SERVER_NAME if has_server else "")
         if allowed:
             flags.append(f"--allowedTools={','.join(allowed)}")
-        return Prepared(arguments=(*flags, *hooked.arguments), env={**hooked.env, **env}, lacks_tools=lacks)
+        if resumes:
+            flags += [_RESUME_FLAG, self._launch.resume]
+        return Prepared(
+            arguments=(*flags, *hooked.arguments),
+            env={**hooked.env, **env},
+            lacks_tools=lacks,
+            resumes=resumes,
+            begins_anew=anew,
+        )
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
+        self._usage = UsageTail(ClaudeUsage, self._launch.started, listener.note_usage)
         if self._missing:
             listener.mark_missing(Source.SIGNAL, self._missing)
         else:
@@ -133,12 +166,20 @@ class ClaudeSignals:
     def sender(self) -> ApiSender | None:
         return None
 
+    def prompts(self, session: str, /) -> Iterator[str]:
+        for transcript in self._transcripts(session):
+            yield from filter(None, map(claude.prompt_in, all_records(transcript)))
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
     def stop(self) -> None:
         self._ticker.stop()
         self._prompts.close()
+        if self._usage is not None:
+            # At its end Claude writes what the session has cost.
+            self._usage.follow_folders(_SUB_AGENTS)
+            self._usage.read()
         self._listener = None
         for question_id in tuple(self._waiting):
             self._release(question_id)
@@ -164,6 +205,10 @@ class ClaudeSignals:
     def _take(self, payload: Record) -> asyncio.Future[Json] | None:
         if self._listener is None:
             return None
+        if session := claude.session_in(payload):
+            self._launch.converse(session)
+        elif claude.is_cleared(payload):
+            self._launch.converse("")
         self._hook_count += 1
         report = claude.read_hook(payload, f"{self._launch.new_session}-{self._hook_count}")
         if report is None:
@@ -185,6 +230,8 @@ class ClaudeSignals:
         self._turn = report.turn
         transcript = Path(text_at(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
+        if self._usage is not None and transcript.name:
+            self._usage.follow(transcript)
         self._report(report)
         for record in last_records(transcript):
             # A person may have pressed Esc before the hook reported.
@@ -233,6 +280,8 @@ class ClaudeSignals:
             if report is not None and report.turn in ("", self._turn):
                 self._report(report)
                 break
+        if self._usage is not None:
+            self._usage.read()
         if self._end:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
@@ -267,6 +316,8 @@ class ClaudeSignals:
         self._end = None
         if report.kind is not SignalKind.SUBMITTED:
             self._tail = None
+            if self._usage is not None:
+                self._usage.follow_folders(_SUB_AGENTS)
         if self._listener is not None:
             self._listener.report(report)
 
@@ -319,7 +370,7 @@ class ClaudeSignals:
 
     def _given_limit(self, arguments: tuple[str, ...]) -> str | None:
         """Returns the limit that the person has set for calls in the foreground; settings override the environment."""
-        home = Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
+        home = self._claude_home
         project = self._launch.working_dir / ".claude"
         files = (home / "settings.json", project / "settings.json", project / "settings.local.json")
         limit = self._launch.env.get(_BACKGROUND_VARIABLE)
@@ -328,6 +379,21 @@ class ClaudeSignals:
                 found = table_at(self._read_settings(settings), "env").get(_BACKGROUND_VARIABLE)
                 limit = limit if found is None else str(found)
         return limit
+
+    @property
+    def _claude_home(self) -> Path:
+        return Path(self._launch.env.get("CLAUDE_CONFIG_DIR") or self._launch.home / ".claude")
+
+    def _transcripts(self, session: str) -> Iterator[Path]:
+        return (self._claude_home / "projects").glob(f"*/{session}.jsonl")
+
+    def _folder_of(self, session: str) -> str | None:
+        """Returns the folder in which a conversation began, by its transcript."""
+        for transcript in self._transcripts(session):
+            for record in first_records(transcript):
+                if folder := text_at(record, "cwd"):
+                    return folder
+        return None
 
     def _write(self, name: str, content: Mapping[str, object]) -> Path:
         """Writes a private file of the launch."""

@@ -19,12 +19,13 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from synapse.config.private_files import make_private
+from synapse.config.trust import same_folder_in_main_worktree
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import (
     SERVER_NAME,
@@ -34,19 +35,21 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     ToolServer,
     knows_flag,
+    why_anew,
 )
-from synapse.drivers.pty.adapters.codex_client import CodexClient
+from synapse.drivers.pty.adapters.codex_client import CodexClient, CodexUsage
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
-    one_file,
     open_files,
+    prompts_in,
     shows_open_files,
 )
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
-from synapse.terminal.signals.report import Record, table_at, text_at
+from synapse.terminal.signals.report import Record, SignalKind, table_at, text_at
+from synapse.terminal.signals.usage import CodexRolloutUsage
 
 NO_DAEMON: Final = "--no-daemon"
 """Without it Codex uses a shared background server, which lives on after the agent and writes the rollout itself."""
@@ -59,8 +62,14 @@ _RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
 # drops `--profile`; other verbs have no TUI, or no server.
 _CONFIG_FLAGS: Final = ("-c", "--config", "--enable", "--disable")
 _VALUE_FLAGS: Final = (*_CONFIG_FLAGS, "-m", "--model", "-s", "--sandbox", "-a", "--ask-for-approval")
+_WORD_FLAGS: Final = (
+    *(*_VALUE_FLAGS, "-i", "--image", "-p", "--profile", "--local-provider", "-C", "--cd", "--add-dir"),
+    *("--remote", "--remote-auth-token-env"),
+)
+"""All flags whose value is the next word."""
 _PLAIN_FLAGS: Final = ("--search", "--no-alt-screen", "--last", "--all")
-_VERBS: Final = ("resume", "fork")
+_RESUME: Final = "resume"
+_VERBS: Final = (_RESUME, "fork")
 
 _SERVERS: Final = "mcp_servers"
 _MARGIN_SECONDS: Final = 20.0
@@ -88,6 +97,7 @@ class CodexAppServerSignals:
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Starts the server, and lets the TUI use it."""
         lacks = lacks_tools(arguments, self._launch)
+        resumed, anew = resuming(arguments, self._launch)
         # With a server of its own, a TUI uses no shared one and refuses the flag.
         remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
         if not lacks:
@@ -95,7 +105,12 @@ class CodexAppServerSignals:
         self._missing = self._start_server(remote)
         if self._missing:
             return self._rollout.prepare(arguments)
-        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote), lacks_tools=lacks)
+        return Prepared(
+            arguments=(_REMOTE, f"unix://{self._socket}", *resumed, *remote),
+            lacks_tools=lacks,
+            resumes=bool(resumed),
+            begins_anew=anew,
+        )
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         if self._server is None:
@@ -104,7 +119,14 @@ class CodexAppServerSignals:
             return
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._pid = pid
-        self._client = CodexClient(self._socket.resolve(), listener.report, self._end_with_server, listener.say)
+        self._client = CodexClient(
+            self._socket.resolve(),
+            listener.report,
+            self._end_with_server,
+            listener.say,
+            self._launch.converse,
+            CodexUsage(self._launch.started, listener.note_usage),
+        )
         self._client.start()
 
     def look(self) -> None:
@@ -122,6 +144,9 @@ class CodexAppServerSignals:
     def sender(self) -> ApiSender | None:
         """Returns the client once the TUI has a conversation: then the server takes messages."""
         return self._client if self._client is not None and self._client.is_ready else None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        return self._rollout.prompts(session)
 
     def correction(self, shown: str, /) -> str:
         """Corrects the TUI, which says how to come back to a server that has ended with it."""
@@ -181,18 +206,23 @@ class CodexSignals:
         self._listener: SignalListener | None = None
         self._pid = 0
         self._follower: TranscriptFollower[Path | None] | None = None
+        self._usage = CodexRolloutUsage()
+        self._followed: Path | None = None
+        self._thread = ""
+        """The conversation of the rollout that is followed."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         lacks = lacks_tools(arguments, self._launch)
         given = arguments if lacks else with_config(arguments, server_config(self._launch.tools))
         if NO_DAEMON not in arguments and knows_flag(NO_DAEMON, self._launch):
             given = (NO_DAEMON, *given)
-        return Prepared(arguments=given, lacks_tools=lacks)
+        resumed, anew = resuming(arguments, self._launch)
+        return Prepared(arguments=(*resumed, *given), lacks_tools=lacks, resumes=bool(resumed), begins_anew=anew)
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
-        self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._find, self._choose, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
@@ -209,6 +239,10 @@ class CodexSignals:
     def sender(self) -> ApiSender | None:
         """Returns None: its messages are typed."""
         return None
+
+    def prompts(self, session: str, /) -> Iterator[str]:
+        rollout = _rollout_of(session, self._launch)
+        return iter(()) if rollout is None else prompts_in(rollout, codex.read_record)
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -227,17 +261,51 @@ class CodexSignals:
         rollouts = sorted((_codex_home(self._launch) / "sessions" / day).glob("rollout-*.jsonl"), reverse=True)
         return next((path for path in rollouts if self._is_ours(first_record(path))), None)
 
+    def _choose(self, rollout: Path | None) -> Path | None:
+        if rollout is not None and rollout != self._followed:
+            self._followed, self._thread = rollout, codex.thread_of(first_record(rollout))
+            if self._thread != self._launch.resume:
+                self._launch.converse("")
+        return rollout
+
     def _is_ours(self, first: Record) -> bool:
         is_new = text_at(first, "timestamp") >= self._launch.started
         return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._launch.working_dir)
 
     def _take(self, record: Record) -> None:
         # The rollout of a resumed conversation begins with the earlier turns.
+        used = self._usage.read(record)
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
+        if used is not None:
+            self._listener.note_usage(used)
         report = codex.read_record(record)
-        if report is not None:
-            self._listener.report(report)
+        if report is None:
+            return
+        if report.kind is SignalKind.SUBMITTED:
+            self._launch.converse(self._thread)
+        self._listener.report(report)
+
+
+def resuming(arguments: tuple[str, ...], launch: LaunchContext) -> tuple[tuple[str, ...], str]:
+    """Returns the words that go on with the conversation of the last run, or none and why."""
+    if not launch.resume:
+        return (), ""
+    if has_words(arguments):
+        # Another verb, or a prompt, which would be sent again.
+        return (), "its own arguments choose what it begins with"
+
+    def folder_of(thread: str) -> str | None:
+        rollout = _rollout_of(thread, launch)
+        return None if rollout is None else codex.working_dir(first_record(rollout))
+
+    anew = why_anew(launch, arguments, knows=_RESUME, choosing=(), folder_of=folder_of)
+    return ((), anew) if anew else ((_RESUME, launch.resume), "")
+
+
+def _rollout_of(thread: str, launch: LaunchContext) -> Path | None:
+    rollouts = (_codex_home(launch) / "sessions").glob(f"*/*/*/rollout-*{thread}.jsonl")
+    return next((path for path in rollouts if codex.thread_of(first_record(path)) == thread), None)
 
 
 def lacks_tools(arguments: tuple[str, ...], launch: LaunchContext) -> str:
@@ -316,6 +384,17 @@ def _toml_list(texts: Iterable[str]) -> str:
     return f"[{','.join(map(_toml_text, texts))}]"
 
 
+def has_words(arguments: tuple[str, ...]) -> bool:
+    """Returns whether the arguments have a verb or a prompt."""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in _WORD_FLAGS:
+            next(rest, "")
+        elif not argument.startswith("-"):
+            return True
+    return "--" in arguments
+
+
 def works_remotely(arguments: tuple[str, ...]) -> bool:
     """Returns whether a TUI on an app-server takes all arguments."""
     rest = list(arguments)
@@ -361,7 +440,10 @@ def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
     if not any(folder.is_dir() and folder != codex_home for folder in settings):
         return False
     projects = table_at(_read_config(codex_home / "config.toml"), "projects")
-    return not any(table_at(projects, str(folder)) for folder in folders)
+    # In a worktree it asks about the repository.
+    main = same_folder_in_main_worktree(working_dir)
+    known = (*folders, main, *main.parents) if main else folders
+    return not any(table_at(projects, str(folder)) for folder in known)
 
 
 def _read_config(file: Path) -> Record:

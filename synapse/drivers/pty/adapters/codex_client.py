@@ -21,11 +21,14 @@ from typing import Final, cast
 from synapse.core.driver import SendOutcome
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
+from synapse.core.usage import UsageReport
 from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters.adapter import Busy, NotTaken
+from synapse.drivers.pty.adapters.transcript import UsageTail
 from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
-from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, TextSoFar, table_at, tables_at, text_at
+from synapse.terminal.signals.usage import CodexRolloutUsage, CodexServerUsage
 
 _CLIENT_INFO: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
 _PAUSE_SECONDS: Final = 0.2
@@ -46,7 +49,11 @@ _TAKEN: Final = "its server took the message from its queue into a turn of its o
 
 
 class CodexClient:
-    """Implements ApiSender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
+    """Implements ApiSender.
+
+    `take` and `say` get the server's reports, `usage` what requests cost; `is_over` says whether the server has ended.
+    `converse` gets the conversation in which a turn begins; see `adapters.adapter.LaunchContext`.
+    """
 
     def __init__(
         self,
@@ -54,11 +61,15 @@ class CodexClient:
         take: Callable[[SignalReport], None],
         is_over: Callable[[], bool],
         say: Callable[[TextSoFar], None] = lambda _: None,
+        converse: Callable[[str], None] = lambda _: None,
+        usage: CodexUsage | None = None,
     ) -> None:
         self._socket = socket
         self._take = take
         self._is_over = is_over
         self._say = say
+        self._usage = usage
+        self._converse = converse
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
         self._queued_in = ""
@@ -200,12 +211,24 @@ class CodexClient:
             await self._find_thread(rpc)
             self._rpc = rpc
             tasks.append(asyncio.create_task(self._keep_subscribed(rpc)))
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            searching = asyncio.create_task(self._search(rpc))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                searching.cancel()
         finally:
             self._rpc, self._subscribed, self._queued_in = None, "", ""
             for task in tasks:
                 task.cancel()
             await rpc.close()
+
+    async def _search(self, rpc: RpcClient) -> None:
+        """Finds a conversation that its TUI resumes: no client is told of that, and it takes a moment."""
+        with suppress(OSError, RpcRefused):
+            while not self._events.thread:
+                await pause(_PAUSE_SECONDS)
+                await self._find_thread(rpc)
+                self._received.set()
 
     async def _find_thread(self, rpc: RpcClient) -> None:
         """Finds the conversation that began before we connected."""
@@ -215,13 +238,26 @@ class CodexClient:
             with suppress(RpcRefused):
                 result = await rpc.call("thread/read", {"threadId": thread})
                 self._events.note_thread(table_at(result, "thread"))
+                if self._usage is not None:
+                    self._usage.note_thread(table_at(result, "thread"))
 
     def _receive(self, message: Record) -> None:
+        before = self._events.thread
         for report in self._events.read(message):
-            self._take(report)
+            self._pass_on(report)
+        if before and before != self._events.thread:
+            # A person has begun or resumed another one.
+            self._converse("")
         if (saying := self._events.take_text()) is not None:
             self._say(saying)
+        if self._usage is not None:
+            self._usage.read(message, self._events.turn)
         self._received.set()
+
+    def _pass_on(self, report: SignalReport) -> None:
+        if report.kind is SignalKind.SUBMITTED:
+            self._converse(self._events.thread)
+        self._take(report)
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
         """Stays subscribed to the current conversation. The server refuses until its first turn is on disk."""
@@ -244,6 +280,8 @@ class CodexClient:
             self._subscribed = thread
             if self._events.has_begun:
                 await self._catch_up(rpc, thread)
+                if self._usage is not None:
+                    self._usage.catch_up(thread)
         except RpcRefused:
             return False
         return True
@@ -252,7 +290,34 @@ class CodexClient:
         result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
         for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
-                self._take(report)
+                self._pass_on(report)
+
+
+class CodexUsage:
+    """Passes on what requests cost: what the server tells, and what its rollout has from before we subscribed."""
+
+    def __init__(self, started: str, note_usage: Callable[[UsageReport], None]) -> None:
+        self._note_usage = note_usage
+        self._reader = CodexServerUsage()
+        self._rollout = UsageTail(CodexRolloutUsage, started, note_usage)
+
+    def read(self, message: Record, turn: str) -> None:
+        """Takes a notification of the server; `turn` is the one that runs, or ran last."""
+        used = self._reader.read(message)
+        # Of a resumed conversation the server tells the last request of an earlier run.
+        if used is not None and used.turn == turn:
+            self._note_usage(used)
+
+    def note_thread(self, thread: Record) -> None:
+        """Takes a conversation that was begun before we connected."""
+        self._reader.note_thread(thread)
+
+    def catch_up(self, thread: str) -> None:
+        """Reads what the conversation's rollout has by now."""
+        path = self._reader.paths.get(thread, "")
+        if path:
+            self._rollout.follow(Path(path))
+            self._rollout.read()
 
 
 def _refusal(error: RpcRefused) -> str:

@@ -11,9 +11,12 @@ first words, and all of `synapse` would be too much.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -28,23 +31,32 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     knows_flag,
     values_of,
+    why_anew,
 )
 from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
+    first_records,
     name_session,
-    one_file,
     open_files,
+    prompts_in,
     shows_open_files,
 )
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
-from synapse.terminal.signals.report import Record, text_at
+from synapse.terminal.signals.report import Record, SignalKind, text_at
+from synapse.terminal.signals.usage import CopilotUsage
 
 _SERVERS_FLAG: Final = "--additional-mcp-config"
 _TIMEOUT_MARGIN_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 0.05
+_MAX_LOOKS: Final = 100
 _HOLD: Final = "inuse.*.hold"
+_LOCK: Final = "inuse.*.lock"
 _EVENTS: Final = "events.jsonl"
-_OLD_CONVERSATION: Final = ("--resume", "-r", "--continue", "--connect")
+_PROMPT: Final = "user.message"
+_RESUME_FLAG: Final = "--resume"
+_OLD_CONVERSATION: Final = (_RESUME_FLAG, "-r", "--continue", "--connect")
+_CHOOSING_CONVERSATION: Final = (*_OLD_CONVERSATION, "--session-id", "-p", "--prompt")
 
 
 class CopilotSignals:
@@ -57,19 +69,25 @@ class CopilotSignals:
         self._has_server = False
         """Whether the launch's folder holds the configuration of our MCP server."""
         self._events = CopilotEvents()
+        self._usage = CopilotUsage()
+        self._followed: Path | None = None
+        """The events of the session that it has open."""
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Path | None] | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
-        if not self._launch.tools.command:
-            return Prepared(arguments=named)
-        lacks = self._why_no_tools(arguments)
-        if lacks:
-            return Prepared(arguments=named, lacks_tools=lacks)
-        # In this order: `--allow-tool` takes all words up to the next flag.
-        ours = (f"--allow-tool={SERVER_NAME}", _SERVERS_FLAG, f"@{self._write_servers()}")
-        return Prepared(arguments=(*ours, *named))
+        anew = why_anew(
+            self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_CONVERSATION, folder_of=self._folder_of
+        )
+        if self._launch.resume and not anew:
+            anew = self._why_in_use(self._launch.resume)
+        resumes = bool(self._launch.resume) and not anew
+        if resumes:
+            self._session = self._launch.resume
+            named = (f"{_RESUME_FLAG}={self._session}", *arguments)
+        else:
+            named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
+        return replace(self._with_tools(arguments, named), resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
@@ -79,7 +97,7 @@ class CopilotSignals:
             listener.mark_missing(
                 Source.TRANSCRIPT, "its session has no name of ours, and this system does not show which it is"
             )
-        self._follower = TranscriptFollower(self._find, one_file, self._take, listener.quiet_for)
+        self._follower = TranscriptFollower(self._find, self._choose, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
@@ -95,6 +113,9 @@ class CopilotSignals:
     def sender(self) -> ApiSender | None:
         return None
 
+    def prompts(self, session: str, /) -> Iterator[str]:
+        return prompts_in(self._sessions / session / _EVENTS, CopilotEvents().read)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
@@ -103,6 +124,16 @@ class CopilotSignals:
             self._follower.stop()
         if self._has_server:
             shutil.rmtree(self._launch.folder, ignore_errors=True)
+
+    def _with_tools(self, arguments: tuple[str, ...], named: tuple[str, ...]) -> Prepared:
+        if not self._launch.tools.command:
+            return Prepared(arguments=named)
+        lacks = self._why_no_tools(arguments)
+        if lacks:
+            return Prepared(arguments=named, lacks_tools=lacks)
+        # In this order: `--allow-tool` takes all words up to the next flag.
+        ours = (f"--allow-tool={SERVER_NAME}", _SERVERS_FLAG, f"@{self._write_servers()}")
+        return Prepared(arguments=(*ours, *named))
 
     def _write_servers(self) -> Path:
         tools = self._launch.tools
@@ -152,8 +183,42 @@ class CopilotSignals:
         home = self._launch.env.get("COPILOT_HOME")
         return Path(home) if home else self._launch.home / ".copilot"
 
+    def _folder_of(self, session: str) -> str | None:
+        """Returns the folder in which a session began, by its events."""
+        for event in first_records(self._sessions / session / _EVENTS):
+            if folder := text_at(event, "data", "context", "cwd"):
+                return folder
+        return None
+
+    def _why_in_use(self, session: str) -> str:
+        """Returns which process has the session open: Copilot would ask a person whether to resume it anyway.
+
+        Waits a moment for one that is ending.
+        """
+        looks, pause = _MAX_LOOKS, threading.Event()
+        while pids := [
+            pid for lock in (self._sessions / session).glob(_LOCK) if _is_there(pid := lock.name.split(".")[1])
+        ]:
+            looks -= 1
+            if not looks:
+                return f"the conversation of the last run is open in another Copilot (pid {pids[0]})"
+            pause.wait(_LOOK_SECONDS)
+        return ""
+
+    @property
+    def _sessions(self) -> Path:
+        return self._copilot_home / "session-state"
+
+    def _choose(self, events: Path | None) -> Path | None:
+        """Returns the events of the session that it has open; a person may have changed to another one."""
+        if events is not None and events != self._followed:
+            self._followed = events
+            has_turn = any(text_at(event, "type") == _PROMPT for event in first_records(events))
+            self._launch.converse(events.parent.name if has_turn else "")
+        return events
+
     def _find(self) -> Path | None:
-        sessions = self._copilot_home / "session-state"
+        sessions = self._sessions
         held = (file.parent for file in open_files(self._pid) if file.match(_HOLD))
         folder = next((session for session in held if session.parent == sessions.resolve()), None)
         if folder is None and self._session:
@@ -163,9 +228,25 @@ class CopilotSignals:
     def _take(self, record: Record) -> None:
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
+        if (used := self._usage.read(record)) is not None:
+            self._listener.note_usage(used)
         report = self._events.read(record)
-        if report is not None:
-            self._listener.report(report)
+        if report is None:
+            return
+        if report.kind is SignalKind.SUBMITTED and self._followed is not None:
+            self._launch.converse(self._followed.parent.name)
+        self._listener.report(report)
+
+
+def _is_there(pid: str) -> bool:
+    """Returns whether the system knows the process, as Copilot itself decides it: also one that has just ended."""
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _names_us(tools: list[str]) -> bool:

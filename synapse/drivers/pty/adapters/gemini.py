@@ -21,6 +21,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from synapse.drivers.pty.adapters.adapter import (
     SignalListener,
     knows_flag,
     values_of,
+    why_anew,
 )
 from synapse.drivers.pty.adapters.transcript import (
     Tail,
@@ -43,13 +45,18 @@ from synapse.drivers.pty.adapters.transcript import (
     TranscriptFollower,
     first_record,
     name_session,
+    prompts_in,
     size_of,
+    tail_from_now,
 )
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.gemini import GeminiChat
 from synapse.terminal.signals.report import Record, SignalKind, text_at
+from synapse.terminal.signals.usage import GeminiUsage
 
-_OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
+_RESUME_FLAG: Final = "--resume"
+_OLD_CONVERSATION: Final = (_RESUME_FLAG, "-r", "--session-file")
+_CHOOSING_CONVERSATION: Final = (*_OLD_CONVERSATION, "--session-id", "-p", "--prompt")
 _POLICY_FLAG: Final = "--policy"
 _CHOOSING_FLAGS: Final = ("-e", "--extensions", "--allowed-mcp-server-names")
 _SYSTEM_SETTINGS: Final = ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
@@ -58,6 +65,9 @@ _SETTINGS_NAMES: Final = ("settings.json", "system-defaults.json")
 _LOOK_SECONDS: Final = 0.05
 _OPENING_SECONDS: Final = 10.0
 """How long after its terminal is ready the program may take to open an old session."""
+_LOADING_SECONDS: Final = 60.0
+"""How long after its prompt is visible it may take to load an old session, on a busy machine."""
+_LOADING: Final = "it loads the conversation that it goes on with"
 _SEVERAL: Final = "several sessions were opened while it started, and which is its own is not known"
 
 
@@ -74,24 +84,43 @@ class GeminiSignals:
         self._is_unknown = False
         """Which session the program has opened is not known, and never will be."""
         self._chat = GeminiChat()
+        self._usage = GeminiUsage()
         self._listener: SignalListener | None = None
         self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._tick)
         self._path: Path | None = None
+        self._resumed_from: Tail | None = None
+        """What is added to the chat of the session that it goes on with, until it has loaded that."""
+        self._loaded_by: float | None = None
+        """When it has certainly loaded it."""
+        self._loading = Ticker(_LOOK_SECONDS, self._look_whether_loaded)
         self._has_policy = False
         """Whether the launch's folder holds a policy of ours."""
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
+        anew = why_anew(
+            self._launch, arguments, knows=_RESUME_FLAG, choosing=_CHOOSING_CONVERSATION, folder_of=self._folder_of
+        )
+        resumes = bool(self._launch.resume) and not anew
+        if resumes:
+            self._session = self._launch.resume
+            chat = self._chat_of(self._session)
+            self._resumed_from = None if chat is None else tail_from_now(chat)
+            named = (_RESUME_FLAG, self._session, *arguments)
+        else:
+            named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         if not self._session:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
-        return self._with_policy(arguments, named)
+        return replace(self._with_policy(arguments, named), resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
         self._follower = TranscriptFollower(self._scan, self._choose, self._take, listener.quiet_for)
         self._follower.start()
+        if self._resumed_from is not None:
+            listener.hold(_LOADING)
+            self._loading.start()
 
     def look(self) -> None:
         if self._follower is None or self._listener is None:
@@ -109,11 +138,16 @@ class GeminiSignals:
     def sender(self) -> ApiSender | None:
         return None
 
+    def prompts(self, session: str, /) -> Iterator[str]:
+        chat = self._chat_of(session)
+        return iter(()) if chat is None else prompts_in(chat, GeminiChat().read)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
     def stop(self) -> None:
         self._ticker.stop()
+        self._loading.stop()
         if self._follower is not None:
             self._follower.stop()
         if self._has_policy:
@@ -211,11 +245,22 @@ class GeminiSignals:
         chats = self._chats(f"*{session[:8]}*")
         return next((chat for chat in chats if text_at(first_record(chat), "sessionId") == session), None)
 
+    def _folder_of(self, session: str) -> str | None:
+        """Returns the working folder if the session is one of it, and an empty text if it is one of another folder."""
+        chat = self._chat_of(session)
+        if chat is None:
+            return None
+        is_ours = text_at(first_record(chat), "projectHash") == self._project_hash
+        return str(self._launch.working_dir) if is_ours else ""
+
+    @property
+    def _project_hash(self) -> str:
+        return hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
+
     def _opened_in(self, chat: Path) -> str:
         """Returns the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
-        folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
-        if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
+        if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != self._project_hash:
             return ""
         # The first record of a new chat names its session; a resumed session adds its name to its chat again.
         records = Tail(chat, before).read()
@@ -226,16 +271,37 @@ class GeminiSignals:
         return (self._own_folder / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
-        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
+        if self._listener is None:
             return
+        # The first record names the session, and has no time.
+        used = self._usage.read(record)
+        if text_at(record, "timestamp") < self._launch.started:
+            return
+        if used is not None:
+            self._listener.note_usage(used)
         report = self._chat.read(record)
         if report is None:
             return
         self._listener.report(report)
         if report.kind is SignalKind.SUBMITTED:
+            self._launch.converse(self._session)
             self._ticker.start()
         else:
             self._ticker.stop()
+
+    def _look_whether_loaded(self) -> float | None:
+        """Lets messages in once it has loaded the old session: its prompt is there before, and loses what is typed."""
+        if self._resumed_from is None or self._listener is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        if self._loaded_by is None and self._listener.seems_ready():
+            self._loaded_by = now + _LOADING_SECONDS
+        is_late = self._loaded_by is not None and now >= self._loaded_by
+        if not is_late and not any(text_at(one, "$set", "sessionId") for one in self._resumed_from.read()):
+            return _LOOK_SECONDS
+        self._resumed_from = None
+        self._listener.hold("")
+        return None
 
     def _tick(self) -> float | None:
         """Reports the end of a turn once the terminal shows it."""

@@ -15,8 +15,10 @@ import asyncio
 import base64
 import json
 import socket
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -34,6 +36,7 @@ from synapse.drivers.pty.adapters.adapter import (
     NotTaken,
     Prepared,
     SignalListener,
+    why_anew,
 )
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
@@ -41,6 +44,7 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
+from synapse.terminal.signals.usage import OpenCodeUsage
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
@@ -50,7 +54,8 @@ _OUR_TOOLS: Final = f"{SERVER_NAME}_*"
 _CONFIG_NAMES: Final = ("opencode.json", "opencode.jsonc")
 _TIMEOUT_MARGIN_SECONDS: Final = 20.0
 _PROBES: Final = ("/global/health", "/session/status")
-_CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", "--session", "--fork", "--prompt")
+_SESSION_FLAG: Final = "--session"
+_CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", _SESSION_FLAG, "--fork", "--prompt")
 _UNKNOWN_SESSION: Final = "which conversation it goes on with is known after the first message"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -58,6 +63,7 @@ _CONNECT_SECONDS: Final = 2.0
 _HEAD_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_DATABASE_SECONDS: Final = 2.0
 _SEEN_SECONDS: Final = 2.0
 """How long a message may take to appear among the server's events."""
 _PAUSE_SECONDS: Final = 0.2
@@ -72,6 +78,7 @@ class OpenCodeSignals:
         self._launch = launch
         self._port = 0
         self._events = OpenCodeEvents()
+        self._usage = OpenCodeUsage()
         self._listener: SignalListener | None = None
         self._source: EventSource | None = None
         self._server: OpenCodeServer | None = None
@@ -91,7 +98,20 @@ class OpenCodeSignals:
             env |= tool_variables(self._launch)
         except ValueError as error:
             lacks = str(error)
-        return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks)
+        anew = why_anew(
+            self._launch,
+            arguments,
+            # Its help is on stderr, and all versions with a server know the flag.
+            knows="",
+            choosing=_CONTINUING_FLAGS,
+            folder_of=partial(session_folder, _database(self._launch)),
+        )
+        resumes = bool(self._launch.resume) and not anew
+        if resumes:
+            # The conversation that its terminal shows from the start.
+            self._events.session = self._launch.resume
+            added = (*added, _SESSION_FLAG, self._launch.resume)
+        return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks, resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:
         self._listener = listener
@@ -103,6 +123,7 @@ class OpenCodeSignals:
             self._events,
             _agent_and_model(self._arguments),
             unknown=_UNKNOWN_SESSION if continues else "",
+            resumed=self._events.session,
             picture=listener.picture,
         )
         self._source = EventSource(self._server, self._take)
@@ -138,6 +159,9 @@ class OpenCodeSignals:
             raise QuestionGone("it was answered in its terminal first")
         return answer.is_success
 
+    def prompts(self, session: str, /) -> list[str]:
+        return session_prompts(_database(self._launch), session)
+
     def correction(self, _shown: str, /) -> str:
         return ""
 
@@ -148,12 +172,17 @@ class OpenCodeSignals:
     def _take(self, event: Record) -> None:
         report = self._events.read(event)
         if report is not None and self._listener is not None:
+            if report.kind is SignalKind.SUBMITTED:
+                self._launch.converse(self._events.session)
             if self._sender is not None:
                 self._sender.take(report)
             self._listener.report(report)
         saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
+        used = self._usage.read(event)
+        if used is not None and self._listener is not None:
+            self._listener.note_usage(used)
 
     def _authorization(self) -> str:
         env = self._launch.env
@@ -197,6 +226,39 @@ def tool_variables(launch: LaunchContext) -> dict[str, str]:
     theirs = {"*": general} if isinstance(general, str) else table_in(content, "permission")
     content["permission"] = {**theirs, _OUR_TOOLS: "allow"}
     return {_CONTENT: _written(content)}
+
+
+def session_folder(database: Path, session: str) -> str | None:
+    """Returns the folder of a conversation that OpenCode has in its database; None if it has none, or another one."""
+    rows = _rows(database, "SELECT directory FROM session WHERE id = ?", session)
+    return next(iter(rows), None)
+
+
+def session_prompts(database: Path, session: str) -> list[str]:
+    """Returns the texts of a person's messages in a conversation."""
+    query = """
+        SELECT json_extract(part.data, '$.text') FROM part JOIN message ON message.id = part.message_id
+        WHERE part.session_id = ? AND json_extract(message.data, '$.role') = 'user'
+        AND json_extract(part.data, '$.type') = 'text'
+    """
+    return _rows(database, query, session)
+
+
+def _rows(database: Path, query: str, session: str) -> list[str]:
+    """Returns the texts that a query finds; none in the database of a version that keeps them in another way."""
+    if not database.is_file():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_SECONDS)) as opened:
+            found = opened.execute(query, (session,)).fetchall()
+    except sqlite3.Error:
+        return []
+    return [str(row[0]) for row in found if row[0]]
+
+
+def _database(launch: LaunchContext) -> Path:
+    data = Path(launch.env.get("XDG_DATA_HOME") or launch.home / ".local" / "share") / "opencode"
+    return data / (launch.env.get("OPENCODE_DB") or "opencode.db")
 
 
 def _config_files(launch: LaunchContext) -> list[Path]:
@@ -273,12 +335,15 @@ class OpenCodeSender:
         first_settings: Record,
         *,
         unknown: str,
+        resumed: str = "",
         picture: Callable[[], Picture | None],
     ) -> None:
         self._server = server
         self._events = events
         self._first_settings = first_settings
         """The agent and the model of the first message."""
+        self._resumed = resumed
+        """The conversation that the TUI was started with, if it goes on with that of an earlier run."""
         self._unknown = unknown
         """Why the conversation that the TUI shows is not known before its first message; empty if it shows none."""
         self._picture = picture
@@ -321,6 +386,9 @@ class OpenCodeSender:
         sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
         match conversation_shown(picture, last, sessions):
             case ShownConversation.SAME:
+                return last
+            case ShownConversation.NONE if last == self._resumed and not self._events.settings_of(last):
+                # It was started with this one, and may not show it yet; it had no message in this run.
                 return last
             case ShownConversation.NONE:
                 return await self._begin()

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar, cast
 
+from synapse.core.usage import UsageReport
 from synapse.drivers.pty.adapters.adapter import LaunchContext, knows_flag
-from synapse.terminal.signals.report import Record
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
+from synapse.terminal.signals.usage import UsageReader
 
 _BUSY_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 0.5
@@ -104,6 +107,41 @@ class TranscriptFollower(Generic[S]):
                 self._take(record)
 
 
+class UsageTail:
+    """Reads what the requests of one launch cost from its transcripts, beside whatever else reads these.
+
+    Records from before `started` tell of earlier launches, and are not passed on.
+    """
+
+    def __init__(
+        self, new_reader: Callable[[], UsageReader], started: str, note_usage: Callable[[UsageReport], None]
+    ) -> None:
+        self._new_reader = new_reader
+        self._started = started
+        self._note_usage = note_usage
+        self._files: dict[Path, tuple[Tail, UsageReader]] = {}
+
+    def follow(self, path: Path) -> None:
+        """Follows one more transcript; of a long one only the end, where the new records are."""
+        if path not in self._files:
+            begin = max(0, size_of(path) - _MAX_WHOLE_BYTES)
+            self._files[path] = (Tail(path, begin), self._new_reader())
+
+    def follow_folders(self, pattern: str) -> None:
+        """Follows also what matches the pattern in the folder that has the name of a followed transcript."""
+        for path in [*self._files]:
+            for found in path.with_suffix("").glob(pattern):
+                self.follow(found)
+
+    def read(self) -> None:
+        """Passes on what was written since the last call."""
+        for tail, reader in self._files.values():
+            for record in tail.read():
+                used = reader.read(record)
+                if used is not None and (used.at is None or text_at(record, "timestamp") >= self._started):
+                    self._note_usage(used)
+
+
 class Ticker:
     """Calls `act` after `seconds` once started, and again after as many seconds as it returns, until that is None."""
 
@@ -167,6 +205,28 @@ def tail_from_now(path: Path) -> Tail:
 def last_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
     """Returns the records in the last `max_bytes` of a file."""
     return Tail(path, max(size_of(path) - max_bytes, 0)).read()
+
+
+def all_records(path: Path) -> Iterator[Record]:
+    """Yields all records of a file; none while there is no file."""
+    with suppress(OSError), path.open("rb") as file:
+        yield from (record for line in file if (record := read_record(line)) is not None)
+
+
+def prompts_in(path: Path, read: Callable[[Record], SignalReport | None]) -> Iterator[str]:
+    """Yields the prompts of a transcript whose records `read` turns into reports."""
+    reports = map(read, all_records(path))
+    return (report.text for report in reports if report is not None and report.kind is SignalKind.SUBMITTED)
+
+
+def first_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
+    """Returns the records in the first `max_bytes` of a file."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(max_bytes).split(b"\n")
+    except OSError:
+        return []
+    return [record for line in lines if (record := read_record(line)) is not None]
 
 
 def first_record(path: Path) -> Record:

@@ -47,11 +47,17 @@ def test_every_operation_has_a_route() -> None:
     [
         ("overview", {}, None, GetOverview()),
         ("agent", {"agentId": "ada"}, None, GetAgentOverview("ada")),
-        ("task", {"taskId": "t"}, None, GetTask("t", exact=True)),
+        ("task", {"taskId": "t"}, None, GetTask("t")),
         ("file", {"taskId": "t", "number": "1"}, None, GetTask("t", exact=True)),
         ("timeline", {"taskId": "t"}, None, GetTimeline(task_id="t", limit=1000)),
         ("cancel", {"taskId": "t"}, None, CancelTask("t", exact=True)),
         ("resolve", {"taskId": "t"}, {"verdict": "retry"}, ResolveTask(task_id="t", verdict="retry")),
+        (
+            "resolve",
+            {"taskId": "t"},
+            {"verdict": "fail", "asked_at": "2026-01-31T10:30:00+01:00"},
+            ResolveTask(task_id="t", verdict="fail", asked_at=datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
+        ),
         ("answer", {"taskId": "t"}, ANSWER, AnswerQuestion(task_id="t", verdict="allow", question_id="q-1")),
         (
             "answer",

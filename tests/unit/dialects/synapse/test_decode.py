@@ -343,6 +343,13 @@ def test_a_person_resolves_by_a_verdict(verdict: str) -> None:
     assert request == ResolveTask(task_id="54241e7e", verdict=verdict)
 
 
+def test_a_person_may_say_since_when_they_were_asked() -> None:
+    request = decode_resolve(wire({"verdict": "retry", "asked_at": "2026-01-31T10:30:00.250Z"}))
+
+    assert request.asked_at == datetime(2026, 1, 31, 10, 30, 0, 250_000, tzinfo=UTC)
+    assert "asked_at: must be a time" in str(refusal(decode_resolve, wire({"verdict": "retry", "asked_at": "now"})))
+
+
 def test_another_verdict_is_refused() -> None:
     error = refusal(decode_resolve, wire({"verdict": "maybe"}))
 

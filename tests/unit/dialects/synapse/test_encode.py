@@ -272,6 +272,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "question": None,
         "questions": [],
         "store_fault": "",
+        "usage": None,
         "tools": {
             "way": "none",
             "mcp": "off",
@@ -280,6 +281,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
             "since": None,
             "why": "it runs no model of a CLI here",
         },
+        "conversation": None,
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
 

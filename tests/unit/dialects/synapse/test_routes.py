@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from synapse.core.requests import ReportSignal
 from synapse.dialects.dialect import Call, CallRoute, DocumentRoute, StreamRoute, WireRequest
@@ -116,3 +117,12 @@ def test_a_scripted_agent_does_not_claim_a_terminal() -> None:
         "at_agent_syntax": False,
         "name": "reviewer",
     }
+
+
+def test_the_card_of_an_agent_with_a_role_says_so_on_one_line() -> None:
+    facts = replace(CLAUDE, role="You plan.\nYou hand out work." + "x" * 8000)
+
+    description = agent_card(facts)["description"]
+
+    assert description.startswith(f"{agent_card(CLAUDE)['description']}. Its role: You plan. You hand out work.x")
+    assert len(description) < 400

@@ -60,3 +60,14 @@ def test_a_permission_without_a_subject_is_named_by_its_kind() -> None:
 
     assert report is not None
     assert report.text == "permission"
+
+
+def test_a_sub_agent_neither_begins_nor_ends_the_turn_that_called_it() -> None:
+    events = CopilotEvents()
+    reports = [report for event in recorded("copilot", "sub_agent.jsonl") if (report := events.read(event))]
+
+    assert [(report.kind, report.text) for report in reports] == [
+        (SignalKind.SUBMITTED, "[A2A:3e5c16be:user:R] calibrate:sub:1 please"),
+        (SignalKind.ANSWERED, "done"),
+    ]
+    assert len({report.turn for report in reports}) == 1

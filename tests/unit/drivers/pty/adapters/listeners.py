@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synapse.core.usage import UsageReport
 from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import SignalReport, TextSoFar
@@ -11,8 +12,10 @@ class KeepingListener:
     def __init__(self) -> None:
         self.reports: list[SignalReport] = []
         self.said: list[TextSoFar] = []
+        self.used: list[UsageReport] = []
         self.expected: dict[Source, str] = {}
         self.missing: dict[Source, str] = {}
+        self.held: list[str] = []
         self.is_ready = False
         self.shown: Picture | None = None
         self.last_typed = ""
@@ -40,8 +43,14 @@ class KeepingListener:
     def say(self, saying: TextSoFar) -> None:
         self.said.append(saying)
 
+    def note_usage(self, usage: UsageReport) -> None:
+        self.used.append(usage)
+
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail
+
+    def hold(self, why: str) -> None:
+        self.held.append(why)
 
     def mark_missing(self, source: Source, detail: str) -> None:
         self.missing[source] = detail

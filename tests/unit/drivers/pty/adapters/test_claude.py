@@ -225,4 +225,5 @@ def test_only_the_hook_that_asks_may_wait_long(tmp_path: Path) -> None:
         "PermissionRequest": 86400,
         "Stop": 5,
         "StopFailure": 5,
+        "SessionStart": 5,
     }

@@ -13,6 +13,7 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import codex_client
 from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, would_ask_for_trust
 from synapse.terminal.evidence import Source
+from tests.samples.repositories import commit, configure_git, git, new_repository
 from tests.unit.drivers.pty.adapters.launches import launch_in
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
@@ -186,3 +187,17 @@ def test_trust_is_asked_for_settings_of_a_folder_that_no_person_has_judged(
     (tmp_path / ".codex" / "config.toml").write_text(judged, encoding="utf-8")
 
     assert would_ask_for_trust(tmp_path / "work" / "project", tmp_path / ".codex") is asks
+
+
+def test_trust_in_a_repository_holds_in_its_worktrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in configure_git(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    repository, worktree, home = new_repository(tmp_path / "shop"), tmp_path / "worktree", tmp_path / ".codex"
+    commit(repository, ".codex/config.toml")
+    git(repository, "worktree", "add", "--quiet", str(worktree))
+    home.mkdir()
+    assert would_ask_for_trust(worktree, home)
+
+    (home / "config.toml").write_text(f'[projects."{repository}"]\ntrust_level = "trusted"\n', encoding="utf-8")
+
+    assert not would_ask_for_trust(worktree, home)

@@ -72,6 +72,28 @@ async def test_the_first_turn_is_reported_though_it_was_over_before_we_subscribe
     assert server.calls("turn/start") == []
 
 
+async def test_a_conversation_that_its_terminal_resumes_later_is_found_and_noted(tmp_path: Path) -> None:
+    server, noted = FakeAppServer(threads=[]), list[str]()
+    listener = KeepingListener()
+    await server.open(tmp_path / "s")
+    client = CodexClient(tmp_path / "s", listener.report, lambda: False, converse=noted.append)
+    client.start()
+    try:
+        await until(lambda: bool(server.calls("thread/loaded/list")))
+        server.threads.append(THREAD)
+        await until(lambda: client.is_ready)
+        before = list(noted)
+        await client.send("hello", KEY)
+        await until(lambda: any(report.kind is SignalKind.ANSWERED for report in listener.reports))
+        await server.notify("thread/started", thread={"id": "another"})
+        await until(lambda: noted[-1:] == [""])
+    finally:
+        client.stop()
+        await server.close()
+
+    assert (before, noted) == ([], [THREAD, ""])
+
+
 async def send_hello(client: CodexClient, _listener: KeepingListener) -> str:
     return await client.send("hello", KEY)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 
 def git(folder: Path, *arguments: str) -> str:
     """Runs git as a person would, and returns its output."""
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, encoding="utf-8", check=True)
     return done.stdout.strip()
 
 
@@ -32,21 +30,8 @@ def new_repository(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def clean_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives git a home of its own, and an author."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+def configure_git(home: Path) -> dict[str, str]:
+    """Writes a configuration with an author, and returns the environment in which git reads that one only."""
     text = '[user]\n\tname = Test\n\temail = test@example.com\n[protocol "file"]\n\tallow = always\n'
     (home / ".gitconfig").write_text(text, encoding="utf-8")
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-
-@pytest.fixture
-def repository(tmp_path: Path, clean_git: None) -> Path:
-    """A repository with one commit."""
-    del clean_git
-    return new_repository(tmp_path / "shop")
+    return {"HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
