@@ -19,8 +19,9 @@ from synapse.worktrees.ensure import Record, read_record
 from synapse.worktrees.git import BRANCHES, LinkedWorktree, git, has_ref, open_repository, show_git, try_git
 from synapse.worktrees.inventory import default_branch
 
-# The repository's configuration names the programs for comparing and converting files; see `worktrees.git`.
-_DIFF: Final = ("diff", "--no-ext-diff", "--no-textconv", "--find-renames")
+# The repository's configuration names the programs for comparing and converting files; see `worktrees.git`. With
+# `diff.submodule=diff` git would compare inside of a submodule, and there without these options.
+_DIFF: Final = ("diff", "--no-ext-diff", "--no-textconv", "--submodule=short", "--find-renames")
 _TRIES: Final = 5
 
 

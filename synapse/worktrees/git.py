@@ -1,8 +1,8 @@
 """Runs git for Synapse: without a shell, a prompt, a hook or a pager, and always with an end.
 
-A repository's own configuration can name programs: hooks, a file system monitor, external diffs. An agent can write
-that configuration, and the command may run in a person's shell; so those programs are switched off. Filters (as of Git
-LFS) stay, because the files would be wrong without them.
+A repository's own configuration can name programs: hooks, a file system monitor, external diffs, a verifier of
+signatures. An agent can write that configuration, and the command may run in a person's shell; so those programs are
+switched off. Filters (as of Git LFS) stay, because the files would be wrong without them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ SAFE_OPTIONS: Final = (
     "core.hooksPath=/dev/null",
     "-c",
     "core.fsmonitor=false",
+    # `git log` would verify signatures by the program that gpg.program names.
+    "-c",
+    "log.showSignature=false",
 )
 READ_SECONDS: Final = 60.0
 CHECKOUT_SECONDS: Final = 900.0

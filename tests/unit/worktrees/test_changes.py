@@ -164,6 +164,41 @@ def test_no_program_of_the_repository_is_run(
     assert not proof.exists()
 
 
+def test_no_program_verifies_signatures(repository: Path, worktree: Path, tmp_path: Path) -> None:
+    proof = tmp_path / "ran"
+    verifier = tmp_path / "verifier"
+    verifier.write_text(f"#!/bin/sh\necho verifier >> {proof}\n", encoding="utf-8")
+    verifier.chmod(0o755)
+    commit(worktree, "signed", "a\n", "add a file")
+    plain = git(worktree, "cat-file", "commit", "HEAD")
+    head, _, subject = plain.partition("\n\n")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n none\n -----END PGP SIGNATURE-----"
+    (tmp_path / "commit").write_text(f"{head}\n{signature}\n\n{subject}\n", encoding="utf-8")
+    git(worktree, "reset", "--soft", git(worktree, "hash-object", "-t", "commit", "-w", str(tmp_path / "commit")))
+    git(repository, "config", "log.showSignature", "true")
+    git(repository, "config", "gpg.program", str(verifier))
+
+    assert subjects_in(worktree) == ["add a file"]
+    assert not proof.exists()
+
+
+def test_no_program_of_a_submodule_is_run(repository: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    proof = tmp_path / "ran"
+    inner = new_repository(tmp_path / "inner")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "part")
+    git(repository, "commit", "--quiet", "-m", "add a submodule")
+    git(repository, "config", "diff.submodule", "diff")
+    commit(repository / "part", "README", "changed\n")
+    for key in ("diff.external", "core.fsmonitor"):
+        git(repository / "part", "config", key, f"echo {key} >> {proof}; true")
+
+    with open_changes(repository) as changes:
+        changes.show(stat=False)
+
+    assert "+Subproject commit" in capfd.readouterr().out
+    assert not proof.exists()
+
+
 def test_a_folder_outside_of_a_repository_has_no_changes(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="is not in a git repository"), open_changes(tmp_path):
         pass
