@@ -404,7 +404,8 @@ class CliSignals:
 
         The CLI's API knows it by its key (see `adapters.adapter.ApiSender`), its transcript by the line that was typed.
         """
-        if typed and await asyncio.to_thread(self._has_prompt, typed):
+        was_typed = await asyncio.to_thread(self._has_prompt, typed)
+        if was_typed:
             return SendOutcome.TAKEN
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDER_SECONDS):
@@ -414,8 +415,8 @@ class CliSignals:
         return SendOutcome.UNKNOWN
 
     def _has_prompt(self, typed: str) -> bool:
-        """Returns whether the conversation of the agent's last run has the line that was typed."""
-        if self._adapter is None or self._before is None or not self._before.session:
+        """Returns whether the conversation of the agent's last run has the line that was typed, if one was."""
+        if not typed or self._adapter is None or self._before is None or not self._before.session:
             return False
         return any(compact(typed) in compact(prompt) for prompt in self._adapter.prompts(self._before.session))
 
