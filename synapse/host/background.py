@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
@@ -29,6 +30,7 @@ from synapse.core.errors import (
 )
 from synapse.core.json_text import decode_object, object_in
 from synapse.host.conversations import RESUME
+from synapse.host.ends import EndReason, HostEnd, write_end
 from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
 
@@ -192,6 +194,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
                     f"{entry.agent_id} (pid {entry.pid}) did not exit within {STOP_SECONDS:.0f} s",
                     hint=f"{suspended_hint(entry)}; or `{kill}`" if is_suspended(entry) else kill,
                 )
+            _record_stop(entry, registry)
             os.kill(entry.pid, signal.SIGKILL)
             _wait_until_gone(entry, STOP_SECONDS)
     elif is_alive(entry):
@@ -200,6 +203,14 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
             hint="run the command outside of the sandbox",
         )
     registry.remove_dead(entry)
+
+
+def _record_stop(entry: AgentEntry, registry: FileRegistry) -> None:
+    """Records that a host was stopped, before it is killed: the keeper of its team would start it again."""
+    at = SystemClock().now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # The registry is a folder inside the state folder. A full disk must not prevent the kill.
+    with suppress(OSError):
+        write_end(Path(registry.folder).parent, entry, HostEnd(reason=EndReason.STOPPED, at=at))
 
 
 def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path, *, resume: bool = True) -> AgentEntry:

@@ -20,6 +20,7 @@ from synapse.config.settings import BUNDLED_PROFILES
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.host.background import HostLaunch, start_host, stop_host
+from synapse.host.ends import EndReason, read_end
 from synapse.registry.files import FileRegistry, start_time
 from tests.integration.cli.session import ROOT
 from tests.samples.ports import own_port
@@ -184,6 +185,9 @@ def test_a_host_that_does_not_end_is_killed_only_by_force(
 
         assert process.wait(5) == -signal.SIGKILL
     assert registry.written() == []
+    end = read_end(Path(registry.folder).parent, entry.agent_id, entry.pid, entry.pid_started)
+    assert end is not None, "the keeper of its team would start it again"
+    assert end.reason is EndReason.STOPPED
 
 
 def test_what_a_background_program_showed_before_it_left_is_told(
