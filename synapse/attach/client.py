@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
-from typing import Final, assert_never
+from typing import Final
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
@@ -35,8 +35,8 @@ _OVER: Final = b"\x00"
 _ROLE_KNOWN: Final = b"\xff"
 _HINT_SECONDS: Final = 4.0
 """How long a person is shown how to leave, unless they press a key."""
-_HINT_CALM_SECONDS: Final = 0.06
-"""No output for this long: the program has painted its screen for this terminal's size."""
+_HINT_CALM_SECONDS: Final = 0.1
+"""No output for this long: the program has painted what it wants to paint."""
 # Saves the window's title.
 _ENTER_SCREEN: Final = b"\x1b[22;2t\x1b[?1049h\x1b[H"
 # Resets every mode that the agent's program may have set, then returns to the shell's screen and title.
@@ -126,7 +126,7 @@ class _Attachment:
         self._painted_for = (0, 0)
         self._ended: Detached | None = None
         self._hint = _Hint.DUE if person.is_terminal else _Hint.REMOVED
-        self._hint_shown_at = 0.0
+        self._hint_painted_at = self._hint_until = 0.0
         self._clock = SystemClock()
         self._last_output = self._clock.monotonic()
         self._writing = threading.Lock()
@@ -176,7 +176,6 @@ class _Attachment:
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
             elif data := os.read(self._person.source, _READ_SIZE):
-                self._remove_hint()
                 keys = parser.feed(data)
             else:
                 return Detached("the input ended")
@@ -186,25 +185,19 @@ class _Attachment:
     def _tend_hint(self) -> float | None:
         """Shows or removes how to leave when that is due; returns in how many seconds to call again, or None."""
         now = self._clock.monotonic()
-        match self._hint:
-            case _Hint.AWAITS_CALM:
-                calm_in = self._last_output + _HINT_CALM_SECONDS - now
-                if calm_in > 0:
-                    return calm_in
-                if not self._drains():
-                    return _HINT_CALM_SECONDS
-                self._hint, self._hint_shown_at = _Hint.SHOWN, now
-                self._show_notes([self._leave_note(), *self._notes()])
-                return _HINT_SECONDS
-            case _Hint.SHOWN:
-                if now < self._hint_shown_at + _HINT_SECONDS:
-                    return self._hint_shown_at + _HINT_SECONDS - now
-                self._remove_hint()
-                return None
-            case _Hint.DUE | _Hint.REMOVED:
-                return None
-            case _:
-                assert_never(self._hint)
+        if self._hint in (_Hint.DUE, _Hint.REMOVED):
+            return None
+        if self._hint is _Hint.SHOWN and now >= self._hint_until:
+            self._remove_hint()
+            return None
+        # A program that gets another size paints all of its screen, also over the hint.
+        is_gone = self._last_output > self._hint_painted_at
+        if is_gone and now >= self._last_output + _HINT_CALM_SECONDS and self._drains():
+            if self._hint is _Hint.AWAITS_CALM:
+                self._hint, self._hint_until = _Hint.SHOWN, now + _HINT_SECONDS
+            self._hint_painted_at = now
+            self._show_notes([self._leave_note(), *self._notes()])
+        return _HINT_CALM_SECONDS
 
     def _drains(self) -> bool:
         """Whether the terminal takes more: a write that waits must not keep the detach key from working."""
@@ -218,6 +211,9 @@ class _Attachment:
 
     def _send(self, keys: list[Key]) -> bool:
         """Sends keys to the host; returns False at the detach key."""
+        # The terminal's own reports, as its answers to the program's queries, are no keys of the person.
+        if any(key.kind not in (KeyKind.REPORT, KeyKind.NEUTRAL) for key in keys):
+            self._remove_hint()
         for key in keys:
             if _is_pressed(key, self._options.detach_key):
                 return False

@@ -18,6 +18,7 @@ from synapse.cli.completion_words import (
     TAKE_PROFILES,
     TAKE_TASKS,
     TASKS,
+    WORDS_OPTION,
 )
 from synapse.cli.exit_codes import DONE
 from synapse.cli.main import VERBS, find_verb
@@ -41,7 +42,7 @@ BASH = """\
 %(marker)s
 _synapse_words() {
   local line
-  synapse completion "$@" 2>/dev/null | while IFS= read -r line; do printf '%%s\\n' "${line%%%%$'\\t'*}"; done
+  synapse completion --words "$@" 2>/dev/null | while IFS= read -r line; do printf '%%s\\n' "${line%%%%$'\\t'*}"; done
 }
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""
@@ -73,7 +74,7 @@ ZSH = """\
 _synapse_words() {
   local -a found
   local line
-  for line in ${(f)"$(synapse completion "$@" 2>/dev/null)"}; do
+  for line in ${(f)"$(synapse completion --words "$@" 2>/dev/null)"}; do
     found+=("${${line%%%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
   done
   _describe -t words word found
@@ -112,7 +113,7 @@ else
   compdef _synapse synapse
 fi
 """
-ACTIONS = {"dashboard": ["sessions", "revoke"]}
+ACTIONS = {"dashboard": ["sessions", "revoke"], "worktrees": ["remove"]}
 """The actions of verbs whose help does not list them."""
 
 
@@ -254,7 +255,7 @@ def fish_script() -> str:
     lines.append(f"{_fish_after('completion')} -a '{' '.join(SHELLS)}'")
     # -k: the latest task first, as they come.
     lines += [
-        f"{_fish_after(*verbs)} -k -a '(synapse completion {kinds} 2>/dev/null)'"
+        f"{_fish_after(*verbs)} -k -a '(synapse completion {WORDS_OPTION} {kinds} 2>/dev/null)'"
         for kinds, verbs in _verbs_by_words().items()
     ]
     return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AGENTS = "agents"
 TASKS = "tasks"
 OPEN_TASKS = "open-tasks"
-WORDS = (AGENTS, TASKS, OPEN_TASKS)
+WORDS_OPTION = "--words"
 TAKE_AGENTS = (
     "answer",
     "approve",

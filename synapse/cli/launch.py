@@ -56,7 +56,7 @@ def run_profile(arguments: list[str]) -> int:
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(ours[1:])
     if options.worktree is not None:
-        folder = worktree_for(profile, options)
+        folder = worktree_for(profile, options, settings)
         os.chdir(folder)
         # Programs take it for the path by which they were started.
         os.environ["PWD"] = folder
@@ -97,13 +97,17 @@ def add_host_options(parser: VerbParser) -> None:
     add_membership_options(parser)
 
 
-def worktree_for(profile: str, options: Namespace) -> str:
+def worktree_for(profile: str, options: Namespace, settings: Settings) -> str:
     """Returns the folder for an agent that is started with `--worktree`, and says where it is; makes the worktree.
 
     Without a name and a branch, the second agent of a profile gets the second worktree. Raises as `ensure_worktree`.
     """
+    from synapse.host.identity import check_name
     from synapse.worktrees.ensure import WorktreeInUse, ensure_worktree
 
+    # The host checks it again; without this, a wrong name would leave a worktree behind.
+    if options.name not in ("", profile):
+        check_name(options.name, settings)
     here, running = Path(current_folder()), open_registry().entries()
     number = 1
     while True:

@@ -14,7 +14,7 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.cli.teams import trusted_source
+from synapse.cli.team_files import trusted_source
 from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
 from synapse.client.times import lasting
@@ -23,6 +23,7 @@ from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
+from synapse.config.trust import Trust
 from synapse.core.address import short_name
 from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
 from synapse.services import systemd
@@ -134,7 +135,7 @@ def _install(options: Namespace) -> int:
 def _require_systemd(path: Path) -> None:
     if why := systemd.objection_to_units():
         raise UnsupportedOperation(
-            f"services need systemd, and {why}; the unit would be {path}",
+            f"services need systemd, and {why}; the unit belongs at {path}",
             hint="`--print` prints it; without systemd, let your own supervisor run its ExecStart",
         )
 
@@ -301,7 +302,8 @@ class ServiceReport:
             return "unknown"
         since = f" for {lasting(state.since, now)}" if state.since else ""
         again = f", {state.restarts} restart{'' if state.restarts == 1 else 's'}" if state.restarts else ""
-        return f"{state.active} ({state.detail}){since}{again}"
+        detail = f" ({state.detail})" if state.detail != state.active else ""
+        return f"{state.active}{detail}{since}{again}"
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yields what a person may want to change, each with the command for it."""
@@ -326,10 +328,12 @@ def service_reports() -> list[ServiceReport]:
 
 
 def _report(service: _Service) -> ServiceReport:
-    differs, problem, state = [], "", None
+    about, differs, problem, state = service.about, [], "", None
     try:
-        about = service.about
         differs = differences(service.text, _wanted(TEAM if about.team else GATEWAY, about.file).text())
+        source = read_source(Path(about.file), load_settings().home) if about.team else None
+        if source and source.trust is not Trust.TRUSTED:
+            problem = f"its file is {source.trust.value}, so it will not start  (synapse trust {source.project.folder})"
     except SynapseError as error:
         problem = str(error)
     if why := systemd.objection_to_units():

@@ -79,7 +79,7 @@ def run_start(arguments: list[str]) -> int:
     folder = None
     if options.worktree is not None:
         options.script = options.script and str(Path(options.script).absolute())
-        folder = worktree_for(options.profile, options)
+        folder = worktree_for(options.profile, options, settings)
         settings = settings_here(profile, load=lambda: launch_settings(folder=folder), asks=not options.json)
         if profile:
             require_profile(profile, settings)

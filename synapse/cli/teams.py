@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import select
-import shlex
 import signal
-import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,36 +19,32 @@ from synapse.cli.agents import state_of
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.output import error_fields, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
-from synapse.cli.person import launch_settings, objection_to_deciding
+from synapse.cli.person import launch_settings
 from synapse.cli.start import command_line, launch_of
 from synapse.cli.tables import table
-from synapse.cli.trust import confirm, contents_lines
+from synapse.cli.team_files import is_team_file, trusted_source, write_example
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import current_folder, open_registry
 from synapse.client.lines import plain, short_path
 from synapse.client.times import ago
-from synapse.config.paths import PROJECT_FOLDER, find_project
-from synapse.config.private_files import make_folders
 from synapse.config.process import SystemClock, log_to
-from synapse.config.settings import Settings, load_profile, load_settings, project_of
+from synapse.config.settings import Settings, load_settings
 from synapse.config.systemd import take_notifier
-from synapse.config.trust import Trust, TrustStore
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import (
     AgentUnresponsive,
     Conflict,
     NotFound,
-    PersonRequired,
     SynapseError,
     UnsupportedOperation,
 )
 from synapse.host.background import HostLaunch, start_host, stop_host
 from synapse.host.ends import EndReason, read_end
 from synapse.registry.files import FileRegistry
-from synapse.teams.file import EXAMPLE, FILE, Member, Team
+from synapse.teams.file import Team
 from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
-from synapse.teams.source import TeamSource, read_source, team_file
+from synapse.teams.source import team_file
 from synapse.teams.starter import (
     KEEPER_OPTION,
     Outcome,
@@ -101,7 +94,7 @@ def run_up(arguments: list[str]) -> int:
     if options.example:
         if names:
             parser.refuse(names[0])
-        return _write_example(file, as_json=options.json)
+        return write_example(file, as_json=options.json)
     if options.foreground and options.dry_run:
         parser.error("--foreground and --dry-run exclude each other")
     source = trusted_source(team_file(file, current_folder()), asks=not options.json)
@@ -114,93 +107,9 @@ def run_up(arguments: list[str]) -> int:
 
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     """Returns the file and the agents that the words of the command name."""
-    if words and _is_file(words[0]):
+    if words and is_team_file(words[0]):
         return words[0], list(words[1:])
     return "", list(words)
-
-
-def _is_file(word: str) -> bool:
-    """Returns whether a word names a team file, rather than an agent or a team."""
-    return word.endswith(".toml") or "/" in word or Path(word).is_file()
-
-
-def _write_example(file: str, *, as_json: bool) -> int:
-    here = current_folder()
-    path = team_file(file, here) if file else Path(find_project(os.path.realpath(here)) or here) / PROJECT_FOLDER / FILE
-    make_folders(path.parent)
-    try:
-        # Exclusive: an example must never replace a file, nor follow a link.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except FileExistsError:
-        raise Conflict(f"{path} exists already", hint="`synapse up --example FILE` writes another file") from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as output:
-        output.write(EXAMPLE)
-    if as_json:
-        print_json({"file": str(path)})
-    else:
-        up = "synapse up" if not file else f"synapse up {shlex.quote(short_path(str(path)))}"
-        print_notice(f"Wrote {path}. Edit it, then: {up}")
-    return DONE
-
-
-def trusted_source(file: Path, *, asks: bool) -> TeamSource:
-    """Returns a team file that the person trusts, with the bytes that they trust; asks them at a terminal.
-
-    Raises:
-        PersonRequired: it is not trusted, and nobody can be asked, or they said no.
-        NotFound, InvalidSettings: as `read_source`, and for a file with mistakes.
-    """
-    home = load_settings().home
-    source = read_source(file, home)
-    if source.trust is Trust.TRUSTED:
-        return source
-    why = "has changed since you trusted it" if source.trust is Trust.CHANGED else "is not trusted"
-    place = source.project.folder
-    hint = f"review it, then type in a terminal of your own: synapse trust {shlex.quote(str(place))}"
-    if not asks or objection_to_deciding() or not _is_person_there():
-        raise PersonRequired(f"{file} {why}, and runs programs", hint=hint)
-    # Mistakes are told before the question.
-    team = source.team()
-    print_notice(f"{plain(str(file))} {why}. It would run:")
-    for line in _program_lines(team):
-        print_notice(f"  {line}")
-    if source.is_in_project:
-        project = project_of(place, home)
-        if project is None or project.project.digest != source.project.digest:
-            raise Conflict(f"{source.project.place} changes while it is read", hint="try again")
-        print_notice(f"With it, all of {plain(str(source.project.place))} would be trusted:")
-        for line in contents_lines(project):
-            print_notice(f"  {line}")
-    what = "folder" if source.is_in_project else "file"
-    print_notice("Its authors could run programs as you. You will be asked again when it changes.")
-    if not confirm(f"Do you trust this {what}? [y/N] "):
-        raise PersonRequired(f"{file} is not trusted", hint=hint)
-    TrustStore(home).decide(source.project, SystemClock().now(), trusted=True)
-    return replace(source, trust=Trust.TRUSTED)
-
-
-def _is_person_there() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
-
-
-def _program_lines(team: Team) -> list[str]:
-    longest = max(len(name) for name in team.names)
-    return [
-        f"{plain(member.name):<{longest}}  {plain(_program(member))}  in {plain(short_path(member.folder))}"
-        for member in team.members
-    ]
-
-
-def _program(member: Member) -> str:
-    """Returns the command line of a member's program, as its profile has it."""
-    if member.script:
-        return f"the script {short_path(member.script)}"
-    try:
-        profile = load_profile(member.profile, load_settings(folder=member.folder).profile_sources)
-    except (SynapseError, OSError):
-        return shlex.join([member.profile, *member.arguments])
-    words = shlex.join([*profile.command, *profile.args, *member.arguments])
-    return f"{words}{' (in a git worktree)' if member.worktree else ''}"
 
 
 class _Up:
@@ -449,7 +358,7 @@ def _find_team(wanted: str, store: TeamStore) -> TeamRecord:
         return found
     up = ", ".join(team.name for team in teams)
     raise NotFound(
-        f"no team '{wanted}' is up" if wanted and not _is_file(wanted) else f"no team is up from {file}",
+        f"no team '{wanted}' is up" if wanted and not is_team_file(wanted) else f"no team is up from {file}",
         hint=f"up: {up}  (synapse ps)" if up else "`synapse up` brings one up",
     )
 

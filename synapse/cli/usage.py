@@ -16,6 +16,7 @@ from synapse.cli.tables import table
 from synapse.cli.task_lookup import SHORT_ID, find_task
 from synapse.client.hosts import find_agent, open_registry
 from synapse.client.lines import short_number
+from synapse.client.times import ago
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import matching
@@ -97,8 +98,8 @@ def cost_notes(by: UsageGroup, of_agents: Sequence[UsageRow]) -> list[str]:
         lines.append(f"cost: not told by {', '.join(others)}")
     is_split = by not in (UsageGroup.AGENT, UsageGroup.DAY)
     if _BY_SESSION in silent or (is_split and any(row.key["agent_type"] == _BY_SESSION for row in of_agents)):
-        where = "; --by agent and --by day have it" if is_split else ""
-        lines.append(f"cost: {_BY_SESSION} tells that of a whole session, when the session ends{where}")
+        where = " (--by agent, --by day)" if is_split else ""
+        lines.append(f"cost: {_BY_SESSION} tells it for a whole session, at its end{where}")
     return lines
 
 
@@ -130,9 +131,7 @@ def _key_cells(by: UsageGroup, row: UsageRow, now: datetime) -> tuple[str, ...]:
         case UsageGroup.TASK:
             return (key["agent"], key["task"][:SHORT_ID] or "none")
         case UsageGroup.TURN:
-            last = row.last.astimezone()
-            when = f"{last:%H:%M:%S}" if last.date() == now.astimezone().date() else f"{last:%Y-%m-%d}"
-            return (key["agent"], key["task"][:SHORT_ID] or "none", when)
+            return (key["agent"], key["task"][:SHORT_ID] or "none", ago(row.last, now))
 
 
 def _count_cells(total: UsageTotal) -> tuple[str, ...]:

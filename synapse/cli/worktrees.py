@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import table
 from synapse.client.hosts import current_folder, find_agent, open_registry
-from synapse.client.lines import cut, plain, short_path
+from synapse.client.lines import plain, short_path
 from synapse.core.address import matching, nearest, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Ambiguous, Conflict, InvalidRequest, NotFound, UnsupportedOperation
 from synapse.worktrees.changes import Changes, open_changes
-from synapse.worktrees.ensure import SUFFIX
 from synapse.worktrees.git import Repository, open_repository
 from synapse.worktrees.inventory import Facts, inventory
 from synapse.worktrees.removal import obstacles, remove_worktree
@@ -34,9 +33,7 @@ synapse diff codex                  its commits, changes and new files, as one d
 synapse diff codex --stat           only how much changed in which files
 synapse diff codex | git apply      the same changes here
 """
-TITLES = ("NAME", "BRANCH", "AGENT", "DIRTY", "AHEAD", "MERGED", "IN USE")
-BRANCH_COLUMNS = 24
-AGENT_COLUMNS = 14
+TITLES = ("PATH", "BRANCH", "AGENT", "DIRTY", "AHEAD", "MERGED", "IN USE")
 SHOWN_COMMITS = 10
 
 
@@ -73,18 +70,13 @@ def run_diff(arguments: list[str]) -> int:
 
 
 def _list(running: Sequence[AgentEntry], options: Namespace) -> int:
-    found = {repository: inventory(repository, running) for repository in _repositories(running)}
-    everything = [facts for one in found.values() for facts in one]
+    everything = [facts for one in _repositories(running) for facts in inventory(one, running)]
     if options.json:
         print_json([_fields(facts) for facts in everything])
         return DONE
-    for repository, here in found.items():
-        if not here:
-            continue
-        if len(found) > 1:
-            print_result(f"{short_path(str(repository.main))}:")
-        print_result(table(TITLES, [_row(facts) for facts in here], elastic=0))
-    if not everything:
+    if everything:
+        print_result(table(TITLES, [_row(facts) for facts in everything], elastic=0))
+    else:
         print_notice(
             "There are no worktrees of this repository or of running agents.  (synapse start PROFILE --worktree)"
         )
@@ -217,23 +209,13 @@ def _fields(facts: Facts) -> dict[str, Any]:
 
 
 def _row(facts: Facts) -> tuple[str, ...]:
-    path = facts.worktree.path
-    name = facts.name if path.parent.name.endswith(SUFFIX) else short_path(str(path))
-    branch = cut(plain(facts.worktree.branch or "(detached)"), BRANCH_COLUMNS)
+    where = (short_path(str(facts.worktree.path)), facts.worktree.branch or "(detached)", facts.agent or "-")
     if facts.problem:
-        return (name, branch, facts.agent or "-", "?", "?", "?", cut(plain(facts.problem), AGENT_COLUMNS))
-    ahead = str(facts.ahead) + (f" ({facts.unpushed} unpushed)" if facts.unpushed else "")
+        return (*where, "?", "?", "?", facts.problem)
     return (
-        name,
-        branch,
-        cut(plain(facts.agent or "-"), AGENT_COLUMNS),
+        *where,
         str(facts.dirty or "no"),
-        ahead,
+        str(facts.ahead) + (f", {facts.unpushed} unpushed" if facts.unpushed else ""),
         "yes" if facts.is_merged else "no",
-        cut(plain(next(_users(facts), "no")), AGENT_COLUMNS),
+        ", ".join((*facts.agents, *facts.processes)) or "no",
     )
-
-
-def _users(facts: Facts) -> Iterator[str]:
-    yield from facts.agents
-    yield from facts.processes

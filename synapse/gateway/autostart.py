@@ -143,7 +143,14 @@ class AgentAutostart:
 
 def host_command(agent: AgentConfig) -> list[str]:
     """Returns the command line of the agent's host."""
-    launch = HostLaunch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
+    launch = HostLaunch(
+        verb=[agent.profile],
+        name=agent.id,
+        instructions=agent.instructions,
+        arguments=agent.arguments,
+        # After a crash of it or of the gateway, it goes on where it was.
+        resume=True,
+    )
     return launch.command()
 
 

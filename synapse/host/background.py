@@ -148,7 +148,7 @@ def start_host(
             start_new_session=True,
             cwd=launch.folder,
             # Some programs take PWD for their folder.
-            env=(host_environment() if env is None else dict(env)) | ({"PWD": launch.folder} if launch.folder else {}),
+            env={**(host_environment() if env is None else env), **({"PWD": launch.folder} if launch.folder else {})},
         )
     try:
         entry = _wait_until_it_answers(host, registry, output_file)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -196,7 +197,9 @@ def _make(folder: Path, repository: Repository, path: Path, branch: str, agent: 
     if git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules"):
         notes.append(f"changes in {folder} that are not committed are not in it")
     if (path / ".gitmodules").exists():
-        notes.append(f"its submodules are empty until: git -C {path} submodule update --init --recursive")
+        notes.append(
+            f"its submodules are empty until: git -C {shlex.quote(str(path))} submodule update --init --recursive"
+        )
     return Worktree(path=path, branch=branch, repository=repository.main, folder=path, is_new=True, notes=tuple(notes))
 
 
@@ -217,7 +220,7 @@ def _use_again(
     if known.is_missing:
         raise Conflict(
             f"the folder of the worktree {known.path} is gone, but git still lists it",
-            hint=f"git -C {repository.main} worktree prune",
+            hint=f"git -C {shlex.quote(str(repository.main))} worktree prune",
         )
     record = read_record(repository, known)
     if record is None:
@@ -231,7 +234,7 @@ def _use_again(
     if branch and known.branch != branch:
         raise Conflict(
             f"{known.path} is on {f'the branch {known.branch}' if known.branch else 'no branch'}, not on {branch}",
-            hint=f"git -C {known.path} switch {branch}",
+            hint=f"git -C {shlex.quote(str(known.path))} switch {shlex.quote(branch)}",
         )
     return Worktree(path=known.path, branch=known.branch, repository=repository.main, folder=known.path, is_new=False)
 

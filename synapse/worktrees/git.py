@@ -8,6 +8,7 @@ switched off. Filters (as of Git LFS) stay, because the files would be wrong wit
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -157,7 +158,7 @@ def open_repository(folder: Path) -> Repository:
     """
     code, output, error = try_git(folder, "rev-parse", "--is-inside-work-tree")
     if code and _NOT_A_REPOSITORY in error:
-        raise InvalidRequest(f"{folder} is not in a git repository", hint=f"git -C {folder} init")
+        raise InvalidRequest(f"{folder} is not in a git repository", hint=f"git -C {shlex.quote(str(folder))} init")
     if code:
         raise Conflict(f"git cannot read the repository of {folder}: {_words_of(error)}")
     if output.strip() != "true":

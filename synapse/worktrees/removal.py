@@ -63,17 +63,17 @@ def remove_worktree(facts: Facts, running: Sequence[AgentEntry]) -> bool:
 
 
 def _way_out(facts: Facts) -> str:
-    path = shlex.quote(str(facts.worktree.path))
+    path, main = shlex.quote(str(facts.worktree.path)), shlex.quote(str(facts.repository.main))
     if facts.worktree.is_missing:
-        return f"git -C {shlex.quote(str(facts.repository.main))} worktree prune"
+        return f"git -C {main} worktree prune"
     if facts.agents:
         return f"synapse stop {facts.agents[0]}"
     if facts.processes:
         return "leave the folder in those processes first"
     if facts.worktree.is_locked:
-        return f"git worktree unlock {path}"
+        return f"git -C {main} worktree unlock {path}"
     force = "--force " if facts.dirty or facts.unfinished else ""
-    return f"look at it (git -C {path} status); who needs nothing of it: git -C {path} worktree remove {force}{path}"
+    return f"to look at it:      git -C {path} status\nif nobody needs it: git -C {main} worktree remove {force}{path}"
 
 
 def _files(number: int) -> str:

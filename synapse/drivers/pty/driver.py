@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
-from synapse.core.driver import DEGRADED, AgentView, Observation, StatusListener, Submitted, Turn, TurnEvent
+from synapse.core.driver import DEGRADED, AgentView, HoldReason, Observation, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
@@ -71,6 +71,8 @@ class PtyDriver:
         self._named_turn = ""
         """The program's own name of the last turn whose task was told to `_usage`."""
         self._told_question = ""
+        self._hold = ""
+        """Why nothing may be typed though its terminal shows that it is ready; empty if it may."""
         self._watcher.on_look = self._tell_question
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
@@ -235,6 +237,11 @@ class PtyDriver:
         self._context.expected = source
         self._watcher.evidence.report(source, "", detail, self._now())
 
+    def hold(self, why: str) -> None:
+        """Keeps messages waiting until the text is empty; see `adapters.adapter.SignalListener`."""
+        self._hold = why
+        self._watcher.wake()
+
     def mark_missing(self, source: Source, detail: str) -> None:
         """Notes that a source will report nothing; see `adapters.adapter.SignalListener`."""
         self._watcher.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
@@ -284,6 +291,8 @@ class PtyDriver:
         return None if self._types_next else self._find_sender()
 
     def _shut(self, look: Look) -> Shut | None:
+        if self._hold:
+            return Shut(self._hold, HoldReason.STARTING)
         if self._sender() is not None:
             return shut_for_sending(look, self._profile)
         return shut(look, self._profile)

@@ -70,6 +70,7 @@ class PersonInput:
         self._routing = routing
         self._notices = Notices(pump.terminal, screen, clock, pump)
         self._mention = MentionLine(self._resolve, profile.clear_keys) if routing else None
+        self._last_key = float("-inf")
         self._looked_at = (-1, 0.0)
         self._remnant: _Remnant | None = None
         self._suspend = suspend
@@ -91,7 +92,10 @@ class PersonInput:
         self._pump.call_soon(press)
 
     def typed(self, data: bytes) -> None:
-        self._notices.key_typed()
+        # The pump tells keys from the terminal's own reports: a person who moves the mouse has not read the notice.
+        if self._pump.last_key != self._last_key:
+            self._last_key = self._pump.last_key
+            self._notices.key_typed()
         if self._mention is None:
             self._forward(data)
             return

@@ -143,6 +143,16 @@ async def test_a_viewer_is_shown_how_to_leave_and_then_has_the_programs_screen_a
         await attached(here, story=story)
 
 
+async def test_an_answer_of_the_viewers_terminal_does_not_hide_how_to_leave(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.types(b"\x1b[?62;22c\x1b[I")
+        seat.reads_until(lambda: LEAVE in shown(seat).lines[-1], "the note in the bottom row")
+
+    async with attachable(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await attached(here, story=story)
+
+
 async def test_a_note_about_the_keyboard_stays_beside_how_to_leave(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.reads_until(lambda: LEAVE in shown(seat).lines[-1], "how to leave")

@@ -21,8 +21,8 @@ def test_tasks_are_completed_with_what_they_are_about(tmp_path: Path) -> None:
         queued = here.run("send", "reviewer", "later \x1b[31m: $(id)", "--queue", "--json").json
 
         ids = [one["task"]["id"][:8] for one in (queued, done)]
-        lines = here.run("completion", "tasks").out.splitlines()
-        unfinished = here.run("completion", "open-tasks").out.splitlines()
+        lines = here.run("completion", "--words", "tasks").out.splitlines()
+        unfinished = here.run("completion", "--words", "open-tasks").out.splitlines()
 
     assert lines == [f"{ids[0]}\treviewer, submitted: later [31m: $(id)", f"{ids[1]}\treviewer, completed: look at"]
     assert unfinished == lines[:1]

@@ -14,7 +14,7 @@ from synapse.cli.exit_codes import REFUSED
 from synapse.cli.main import main
 from synapse.cli.start import command_line
 from synapse.core.agent import AgentEntry
-from synapse.host.background import stop_host
+from synapse.host.background import restart_host, stop_host
 from synapse.registry.files import FileRegistry
 from tests.integration.cli.session import ROOT
 from tests.integration.cli.test_background import wait_until_gone
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[FileRegistry]:
     monkeypatch.setenv("SYNAPSE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("SYNAPSE_UDS_DIR", str(tmp_path / "s"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
@@ -99,8 +100,8 @@ def test_an_agent_that_nobody_gave_a_port_gets_a_free_one_if_its_own_is_taken(
     registry: FileRegistry, tmp_path: Path
 ) -> None:
     ports = own_port()
-    profile = tmp_path / "profiles" / "line.toml"
-    profile.parent.mkdir()
+    profile = tmp_path / "config" / "synapse" / "profiles" / "line.toml"
+    profile.parent.mkdir(parents=True)
     profile.write_text(f'command = ["cat"]\nports = [{ports}, {ports + 1}]\n', encoding="utf-8")
     assert main(["synapse", "start", "line", "--name", "ada", "--no-instructions"]) == 0
     before = killed(registry)
@@ -140,6 +141,19 @@ def test_an_agent_may_not_start_one_that_has_ended(
     assert code != 0
     assert "ada has ended, and an agent may not start it with other rights" in capsys.readouterr().err
     assert registry.entries() == []
+
+
+def test_a_host_that_restarts_itself_goes_on_or_begins_anew(registry: FileRegistry, tmp_path: Path) -> None:
+    start = ["start", "dummy", "--name", "ada", "--no-instructions", "--port", str(own_port())]
+    assert main(["synapse", *start, "--", "--resume"]) == 0
+    (entry,) = registry.entries()
+
+    for resume in (True, True, False):
+        entry = restart_host(entry, registry, tmp_path / "logs", resume=resume)
+        words = command_line(entry.pid)
+        ours, theirs = words[: words.index("--")], words[words.index("--") + 1 :]
+        assert ours.count("--resume") == int(resume)
+        assert theirs == ["--resume"]
 
 
 def test_a_name_that_no_agent_ever_had_is_not_found(registry: FileRegistry, capsys: pytest.CaptureFixture[str]) -> None:

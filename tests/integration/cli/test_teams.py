@@ -15,8 +15,10 @@ import pytest
 
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from synapse.cli.start import command_line
+from synapse.core.agent import AgentEntry
 from synapse.host.ends import EndReason, HostEnd, read_end
-from synapse.registry.files import start_time
+from synapse.registry.files import FileRegistry, start_time
+from synapse.teams.state import TeamStore
 from tests.integration.cli.session import COMMAND, ROOT, Session, session
 from tests.integration.waiting import until
 from tests.samples.commands import Ran
@@ -34,11 +36,10 @@ class TeamSession(Session):
         return self.folder / "team.toml"
 
     def write(self, **agents: str) -> None:
-        """Writes and trusts a team file with these tables; `dummy` is an agent that is ready at once."""
-        ready = 'profile = "dummy"\ninstructions = false'
-        tables = (
-            f"[agents.{name}]\nport = {own_port()}\n{table.replace('dummy', ready)}\n" for name, table in agents.items()
-        )
+        """Writes and trusts a team file with these tables; `dummy` and `script` are agents that are ready at once."""
+        short = {"dummy": 'profile = "dummy"\ninstructions = false', "script": f'script = "{SCRIPT}"'}
+        lines = {name: [short.get(line, line) for line in table.splitlines()] for name, table in agents.items()}
+        tables = ("\n".join((f"[agents.{name}]", f"port = {own_port()}", *table)) for name, table in lines.items())
         self.replace_text("\n".join(('[team]\nname = "shop"', *tables)))
 
     def replace_text(self, text: str) -> None:
@@ -59,8 +60,18 @@ class TeamSession(Session):
     def states(self) -> dict[str, str]:
         return {name: one["state"] for name, one in self.shown().items()}
 
-    def entries(self) -> dict[str, dict[str, Any]]:
-        return {one["name"]: one for one in self.run("list", "--json").json}
+    def entries(self) -> dict[str, AgentEntry]:
+        """The running agents."""
+        return {one.name: one for one in FileRegistry(self.home / "registry").entries()}
+
+    def pids(self) -> dict[str, int]:
+        return {name: one.pid for name, one in self.entries().items()}
+
+    def restarts(self, name: str) -> int:
+        """How often the keeper has started an agent again."""
+        record = TeamStore(self.home).read("shop")
+        member = record.member(name) if record else None
+        return member.restarts if member else 0
 
     def logged(self, event: str, agent: str) -> dict[str, Any] | None:
         """The last event of the keeper about an agent."""
@@ -84,21 +95,20 @@ def team(tmp_path: Path) -> Generator[TeamSession]:
 
 
 def test_a_team_is_brought_up_in_order_and_only_once(team: TeamSession) -> None:
-    team.write(web='dummy\nafter = ["db"]\nrole = "You serve."', db=f'script = "{SCRIPT}"')
+    team.write(web='dummy\nafter = ["db"]\nrole = "You serve."', db="script")
 
     first = team.up("--json").json
     assert [(one["agent"], one["result"]) for one in first["agents"]] == [("db", "started"), ("web", "started")]
     assert (first["team"], first["file"]) == ("shop", str(team.file))
     entries = team.entries()
-    assert {name: (one["team"], one["role"]) for name, one in entries.items()} == {
+    assert {name: (one.team, one.role) for name, one in entries.items()} == {
         "db": ("shop", ""),
         "web": ("shop", "You serve."),
     }
-    assert entries["db"]["started_at"] < entries["web"]["started_at"]
+    assert entries["db"].started_at < entries["web"].started_at
 
     assert team.results() == {"db": ("unchanged", ""), "web": ("unchanged", "")}
-    again = team.entries()
-    assert {name: one["pid"] for name, one in again.items()} == {name: one["pid"] for name, one in entries.items()}
+    assert team.pids() == {name: one.pid for name, one in entries.items()}
 
     ran = team.run("down", "shop")
     assert [line for line in ran.err.splitlines() if line.endswith("stopped")] == ["web stopped", "db stopped"]
@@ -107,19 +117,17 @@ def test_a_team_is_brought_up_in_order_and_only_once(team: TeamSession) -> None:
 
 
 def test_a_changed_file_changes_only_what_differs(team: TeamSession) -> None:
-    team.write(db="dummy", web="dummy", old='dummy\nrestart = "never"')
+    team.write(db="script", web="script", old='script\nrestart = "never"')
     assert team.up().code == DONE
     before = team.entries()
     text = team.file.read_text(encoding="utf-8").partition("[agents.old]")[0]
 
-    team.file.write_text(text.replace("instructions", 'role = "New."\ninstructions', 1), encoding="utf-8")
+    team.file.write_text(text.replace("script", 'role = "New."\nscript', 1), encoding="utf-8")
     refused = team.up()
     assert refused.code == REFUSED
     assert f"{team.file} has changed since you trusted it" in refused.err
     assert f"synapse trust {team.file}" in refused.err
-    assert {name: one["pid"] for name, one in team.entries().items()} == {
-        name: one["pid"] for name, one in before.items()
-    }
+    assert team.pids() == {name: one.pid for name, one in before.items()}
     team.replace_text(team.file.read_text(encoding="utf-8"))
 
     planned = team.up("--dry-run").err.splitlines()
@@ -135,12 +143,12 @@ def test_a_changed_file_changes_only_what_differs(team: TeamSession) -> None:
     }
     after = team.entries()
     assert after.keys() == {"db", "web"}
-    assert after["web"]["pid"] == before["web"]["pid"]
-    assert (after["db"]["role"], after["db"]["port"]) == ("New.", before["db"]["port"])
+    assert after["web"].pid == before["web"].pid
+    assert (after["db"].role, after["db"].port) == ("New.", before["db"].port)
 
 
 def test_an_agent_that_cannot_start_does_not_stop_the_others(team: TeamSession) -> None:
-    team.write(bad='profile = "no-such"', needs='dummy\nafter = ["bad"]', good="dummy")
+    team.write(bad='profile = "no-such"', needs='script\nafter = ["bad"]', good="script")
 
     ran = team.up("--json")
 
@@ -162,36 +170,33 @@ def test_an_agent_that_does_not_start_by_itself_is_started_by_its_name(team: Tea
     assert team.results() == {"db": ("started", "")}
     assert team.results("spare", "--fresh") == {"spare": ("started", "")}
     entries = team.entries()
-    assert "--resume" in command_line(entries["db"]["pid"])
-    assert "--resume" not in command_line(entries["spare"]["pid"])
+    assert "--resume" in command_line(entries["db"].pid)
+    assert "--resume" not in command_line(entries["spare"].pid)
     assert team.results() == {"db": ("unchanged", ""), "spare": ("unchanged", "")}
 
 
 def test_an_agent_of_a_person_is_never_taken_into_a_team(team: TeamSession) -> None:
     mine = team.start("db")
-    team.write(db="dummy")
+    team.write(db="script")
 
     ran = team.up()
 
     assert ran.code == FAILED
     assert f"{mine['agent_id']} goes by that name already, and belongs to no team" in ran.err
-    assert team.entries()["db"]["pid"] == mine["pid"]
+    assert team.entries()["db"].pid == mine["pid"]
 
 
 def test_a_killed_agent_comes_back_and_a_stopped_one_does_not(team: TeamSession) -> None:
-    team.write(db="dummy", web="dummy")
+    team.write(db="dummy", web="script")
     team.up()
     before = team.entries()
 
-    os.kill(before["db"]["pid"], signal.SIGKILL)
-    again = until(
-        lambda: (found := team.entries().get("db")) and found["pid"] != before["db"]["pid"] and found,
-        "the agent to be started again",
-        team.states,
-    )
-    assert again["agent_id"] == before["db"]["agent_id"]
-    assert "--resume" in command_line(again["pid"])
-    assert team.shown()["db"]["restarts"] == 1
+    os.kill(before["db"].pid, signal.SIGKILL)
+    until(lambda: team.restarts("db") == 1, "the agent to be started again", team.states)
+    again = team.entries()["db"]
+    assert again.pid != before["db"].pid
+    assert again.agent_id == before["db"].agent_id
+    assert "--resume" in command_line(again.pid)
 
     assert team.run("stop", "web").code == DONE
     ended = until(lambda: team.logged("agent_ended", "web"), "the keeper to see the end of web")
@@ -212,13 +217,13 @@ def test_the_end_of_a_program_counts_by_its_status(team: TeamSession) -> None:
     ended = until(lambda: team.logged("agent_ended", "db"), "the keeper to see the end of db")
     assert (ended["reason"], ended["status"], ended["starts_again"]) == ("ended", 0, False)
     until(lambda: team.states() == {"db": "exited", "web": "exited 3"}, "both to be shown as ended", team.states)
-    end = read_end(team.home, before["web"]["agent_id"], before["web"]["pid"], before["web"]["pid_started"])
+    end = read_end(team.home, before["web"].agent_id, before["web"].pid, before["web"].pid_started)
     assert isinstance(end, HostEnd)
     assert (end.reason, end.status) == (EndReason.ENDED, 3)
 
 
 def test_a_keeper_that_was_killed_is_missed_and_replaced(team: TeamSession) -> None:
-    team.write(db="dummy")
+    team.write(db="script")
     team.up()
     first = team.keeper()
     assert team.up().code == DONE
@@ -234,7 +239,7 @@ def test_a_keeper_that_was_killed_is_missed_and_replaced(team: TeamSession) -> N
 
 
 def test_a_team_without_its_file_is_taken_down_by_its_name(team: TeamSession) -> None:
-    team.write(db="dummy")
+    team.write(db="script")
     team.up()
     keeper = team.keeper()
     team.file.unlink()
@@ -248,29 +253,29 @@ def test_a_team_without_its_file_is_taken_down_by_its_name(team: TeamSession) ->
 
 
 def test_two_commands_at_once_start_each_agent_once(team: TeamSession) -> None:
-    team.write(db="dummy", web="dummy")
+    team.write(db="script", web="script")
 
     both = [team.begin("up", str(team.file), "--json") for _ in range(2)]
     said = [json.loads(one.communicate(timeout=60)[0]) for one in both]
 
     results = sorted(tuple(agent["result"] for agent in one["agents"]) for one in said)
     assert results == [("started", "started"), ("unchanged", "unchanged")]
-    assert len(team.run("list", "--json").json) == 2
+    assert len(team.pids()) == 2
 
 
 def test_a_person_takes_over_a_team_that_an_agent_brought_up(team: TeamSession) -> None:
-    team.write(db="dummy")
+    team.write(db="script")
     assert team.run("up", str(team.file), SYNAPSE_AGENT_ID="synapse-claude-8100").code == DONE
-    assert team.entries()["db"]["launched_by"]
+    assert team.entries()["db"].launched_by
     theirs = team.keeper()
 
     assert team.results() == {"db": ("restarted", "an agent had started it")}
     assert team.keeper() != theirs
-    assert not team.entries()["db"]["launched_by"]
+    assert not team.entries()["db"].launched_by
 
 
 def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
-    team.write(db="dummy")
+    team.write(db="script")
     team.up()
     other = team.folder / "other.toml"
     other.write_text(f'[team]\nname = "shop"\n[agents.x]\nscript = "{SCRIPT}"', encoding="utf-8")
@@ -284,7 +289,7 @@ def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
 
 
 def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -> None:
-    team.write(db="dummy", web='dummy\nafter = ["db"]')
+    team.write(db="script", web='dummy\nafter = ["db"]')
     team.up("db")
     background = team.keeper()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
@@ -300,12 +305,12 @@ def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -
         assert notices.recv(1000) == b"READY=1\nSTATUS=Team shop is up"
     assert team.keeper() == service.pid != background
     assert team.states() == {"db": "ready", "web": "ready"}
-    web = team.entries()["web"]["pid"]
+    web = team.entries()["web"].pid
     assert b"NOTIFY_SOCKET" not in Path(f"/proc/{web}/environ").read_bytes()
     assert team.up("--foreground").code == REFUSED
 
     os.kill(web, signal.SIGKILL)
-    until(lambda: team.shown()["web"]["restarts"] == 1 and team.states()["web"] == "ready", "web to be started again")
+    until(lambda: team.restarts("web") == 1, "web to be started again")
     service.terminate()
 
     _, said = service.communicate(timeout=30)
@@ -322,9 +327,9 @@ def test_a_member_with_a_worktree_works_there(team: TeamSession) -> None:
     team.write(coder="dummy\nworktree = true")
 
     assert team.results() == {"coder": ("started", "")}
-    assert team.entries()["coder"]["working_dir"] == str(team.home / "work.worktrees" / "coder")
+    assert team.entries()["coder"].working_dir == str(team.home / "work.worktrees" / "coder")
     assert team.results() == {"coder": ("unchanged", "")}
-    os.kill(team.entries()["coder"]["pid"], signal.SIGKILL)
-    until(lambda: team.shown()["coder"]["restarts"] == 1, "it to be started again")
+    os.kill(team.entries()["coder"].pid, signal.SIGKILL)
+    until(lambda: team.restarts("coder") == 1, "it to be started again")
 
     assert team.shown()["coder"]["folder"] == str(team.home / "work.worktrees" / "coder")

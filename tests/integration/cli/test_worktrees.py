@@ -122,9 +122,9 @@ def test_worktrees_are_listed_with_what_is_in_them(here: Session) -> None:
     assert (bob["agents"], bob["processes"], bob["ahead"], bob["merged"]) == ([], [], 1, False)
     assert bob["kept_because"] == ["1 commit neither pushed nor in main"]
     shown = here.run("worktrees").out.splitlines()
-    assert shown[0].split() == ["NAME", "BRANCH", "AGENT", "DIRTY", "AHEAD", "MERGED", "IN", "USE"]
-    assert shown[1].split() == ["ada", "synapse/ada", "ada", "1", "0", "yes", "ada"]
-    assert shown[2].split() == ["bob", "synapse/bob", "bob", "no", "1", "no", "no"]
+    assert shown[0].split() == ["PATH", "BRANCH", "AGENT", "DIRTY", "AHEAD", "MERGED", "IN", "USE"]
+    assert shown[1].split() == ["~/work.worktrees/ada", "synapse/ada", "ada", "1", "0", "yes", "ada"]
+    assert shown[2].split() == ["~/work.worktrees/bob", "synapse/bob", "bob", "no", "1", "no", "no"]
 
 
 def test_a_worktree_is_removed_only_when_nothing_is_lost(here: Session) -> None:
@@ -210,6 +210,30 @@ def test_a_diff_on_a_terminal_is_paged_by_the_persons_pager(here: Session) -> No
 
     assert b"paged \x1b[1m+++ b/draft" in person.seen
     assert b"the repository chose" not in person.seen
+
+
+def test_a_name_that_no_agent_may_have_makes_no_worktree(here: Session) -> None:
+    assert here.run("start", "dummy", "--name", "codex", "--worktree").code == USAGE
+
+    assert here.run("worktrees", "--json").json == []
+
+
+def test_a_worktree_inherits_the_trust_in_its_repository(here: Session) -> None:
+    profile = (ROOT / "synapse" / "terminal" / "profiles" / "dummy.toml").read_text(encoding="utf-8")
+    commit(here.folder, ".synapse/profiles/robot.toml", profile)
+    assert here.run("trust").code == 0
+    port = str(own_port())
+
+    started = here.run("start", "robot", "--name", "ada", "--port", port, "--worktree", "--json")
+
+    assert started.code == 0, started
+    assert started.json["working_dir"] == str(worktree(here, "ada"))
+    assert here.run("stop", "ada").code == 0
+    # The branch of the agent has other content now, which nobody has seen.
+    (worktree(here, "ada") / ".synapse" / "profiles" / "robot.toml").write_text(f"{profile}\n", encoding="utf-8")
+    refused = here.run("start", "robot", "--name", "ada", "--port", port, "--worktree")
+    assert refused.code == NOT_FOUND
+    assert "you have not trusted it" in refused.err
 
 
 def test_outside_of_a_repository_an_agent_gets_no_worktree(here: Session, tmp_path: Path) -> None:

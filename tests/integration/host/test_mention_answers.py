@@ -150,3 +150,16 @@ def test_when_the_asking_agent_ends_meanwhile_the_task_has_the_answer(here: Sess
         assert time.monotonic() < end
         time.sleep(0.1)
     assert "waited 2 s" in str(found["artifacts"])
+
+
+def test_the_answer_of_an_agent_that_restarted_meanwhile_still_comes(here: Session) -> None:
+    here.start("bob")
+    here.run("send", "bob", "wait 60", "--wait=submitted")
+    with dummy(here, "ada") as seat:
+        seat.sees("> ")
+        types_line(seat, "@bob hello")
+        seat.sees("[→ bob] sent")
+
+        assert here.run("restart", "bob").code == 0
+
+        seat.sees("[← bob] echo: hello  (synapse show ")

@@ -160,3 +160,18 @@ async def test_keys_for_a_pager_are_not_a_line_for_the_shell() -> None:
         stage.program.type_keys(b"jkq")
 
         assert answer(await stage.turn("echo $((6 * 7))")) == "42"
+
+
+async def test_a_notice_stays_until_a_key_and_the_terminals_own_reports_are_none() -> None:
+    async with staged(agent("prompt_editor"), line_program()) as stage:
+        await stage.ready()
+        shown = bytearray()
+        stage.program.watch(shown.extend, shown.extend)
+        stage.program.say("[← codex] done", "synapse show 54241e7e")
+        await until(lambda: b"codex" in shown, "the notice", lambda: shown)
+        painted = len(shown)
+
+        await passed(stage, FOCUS + b"\x1b[?62;22c\x1b[<35;6;6M")
+        assert b"\x1b[0;2m" not in shown[painted:]
+        await passed(stage, LEFT)
+        assert b"\x1b[0;2m" in shown[painted:]

@@ -112,9 +112,10 @@ class Services:
         grpc = own_port()
         (home / "gateway.toml").write_text(f"port = {own_port()}\ngrpc_port = {grpc}\n", encoding="utf-8")
         # A person's own additions to the unit, which spare the test five seconds.
-        additions = manager.home / ".config" / "systemd" / "user" / f"{GATEWAY}.d"
-        additions.mkdir(parents=True)
-        (additions / "quick.conf").write_text("[Service]\nRestartSec=100ms\n", encoding="utf-8")
+        for unit in (GATEWAY, TEAM):
+            additions = manager.home / ".config" / "systemd" / "user" / f"{unit}.d"
+            additions.mkdir(parents=True)
+            (additions / "quick.conf").write_text("[Service]\nRestartSec=100ms\n", encoding="utf-8")
         command = manager.home / "synapse"
         command.write_text(f"#!{sys.executable}\n{(ROOT / 'bin' / 'synapse').read_text(encoding='utf-8')}", "utf-8")
         command.chmod(0o755)
@@ -128,8 +129,9 @@ class Services:
         return Ran(code, said.out, said.err)
 
     def state(self) -> dict[str, object]:
-        (shown,) = self.run("service", "status", "--json").json
-        return shown
+        shown: list[dict[str, object]] = self.run("service", "status", "--json").json
+        (state,) = shown
+        return state
 
 
 @pytest.fixture
@@ -203,6 +205,14 @@ def test_a_team_runs_as_a_service_and_stops_in_order(services: Services, folder:
     # It is active because all agents accept messages.
     assert (installed.json["active"], installed.json["team"]) == ("active", "shop")
     assert services.run("send", "lead", "hello", "--response", "--timeout", "20").out == "echo: hello\n"
+    os.kill(int(installed.json["pid"]), signal.SIGKILL)
+    until(lambda: _runs_anew(services, installed.json["pid"]), "systemd to start the team again", services.state)
+    assert services.run("send", "lead", "again", "--response", "--timeout", "20").out == "echo: again\n"
+    # What a person takes down stays down.
+    assert services.run("down", "shop").code == 0
+    until(lambda: services.state()["active"] == "inactive", "systemd to see that it has ended", services.state)
+    assert services.run("list", "--json").json == []
+    assert services.run("service", "install", "team", str(file)).code == 0
     agents = {one["name"]: one for one in services.run("list", "--json").json}
     assert agents.keys() == {"db", "lead"}
 

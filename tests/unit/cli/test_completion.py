@@ -56,7 +56,7 @@ def test_bash_completes_agents_and_tasks(home: Path) -> None:
     assert completed_by_bash(home, "synapse", "watch", "--task", "9") == ["99887766"]
     assert completed_by_bash(home, "synapse", "cancel", "5") == ["54241e7e"]
     asked = (home / "asked").read_text(encoding="utf-8").splitlines()
-    assert asked == ["completion agents tasks"] * 2 + ["completion tasks", "completion open-tasks"]
+    assert asked == [f"completion --words {kinds}" for kinds in ("agents tasks", "agents tasks", "tasks", "open-tasks")]
 
 
 def test_bash_completes_verbs_actions_and_options(home: Path) -> None:
@@ -113,18 +113,20 @@ def test_words_are_harmless_and_carry_a_text(synapse: Cli, start: HostFactory) -
     start("codex", name="reviewer")
     start("codex", 8121, name="$(touch pwned)")
 
-    lines = synapse("completion", "agents").out.splitlines()
+    lines = synapse("completion", "--words", "agents").out.splitlines()
 
+    # Scripts of earlier versions ask for names alone.
+    assert synapse("completion", "agents").out == "codex\nreviewer\n"
     assert [line.partition("\t")[0] for line in lines] == ["codex", "reviewer"]
     assert lines[1].startswith("reviewer\tcodex in ")
 
 
 def test_without_a_store_there_are_no_tasks(synapse: Cli, home: Path) -> None:
-    assert synapse("completion", "tasks", "open-tasks").out == "\n"
+    assert synapse("completion", "--words", "tasks", "open-tasks").out == "\n"
     (home / "store.db").write_text(
         "this is no database, but it is long enough to be read as one" * 20, encoding="utf-8"
     )
-    assert synapse("completion", "tasks").out == "\n"
+    assert synapse("completion", "--words", "tasks").out == "\n"
     assert list(recent_tasks(str(home / "none.db"), 5, only_open=False, system="", scope="local")) == []
     assert not (home / "none.db").exists()
 

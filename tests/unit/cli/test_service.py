@@ -278,6 +278,18 @@ def test_a_team_whose_file_is_gone_can_be_uninstalled(
     assert systemd.changes()[-1] == "daemon-reload"
 
 
+def test_the_status_names_a_team_file_that_is_no_longer_trusted(synapse: Cli, systemd: FakeSystemd, team: Path) -> None:
+    synapse("trust", str(team.parent.parent))
+    synapse("service", "install", "team", str(team))
+    team.write_text(f"{TEAM_FILE}# pulled\n", encoding="utf-8")
+
+    shown = synapse("service", "status").out
+
+    assert f"changed since it was trusted, so it will not start  (synapse trust {team.parent.parent})" in shown
+    synapse("trust", str(team.parent.parent))
+    assert "will not start" not in synapse("service", "status").out
+
+
 def test_two_team_files_do_not_share_a_unit(
     synapse: Cli, systemd: FakeSystemd, units: Path, team: Path, home: Path
 ) -> None:

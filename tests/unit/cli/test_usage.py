@@ -66,10 +66,10 @@ def test_claude_says_when_its_cost_comes(synapse: Cli, spend: Spend) -> None:
     before = synapse("usage")
     spend("claude", (SESSION_COST, "", ""), tokens=TokenCounts(), cost=Decimal("0.0077"))
 
-    assert "claude tells that of a whole session, when the session ends" in before.err
+    assert before.err == "cost: claude tells it for a whole session, at its end\n"
     assert "$0.0077" in synapse("usage").out
     assert synapse("usage").err == ""
-    assert "--by agent and --by day have it" in synapse("usage", "--by", "task").err
+    assert "at its end (--by agent, --by day)" in synapse("usage", "--by", "task").err
 
 
 def test_an_agent_is_shown_day_by_day_and_a_task_turn_by_turn(synapse: Cli, spend: Spend) -> None:
@@ -80,6 +80,7 @@ def test_an_agent_is_shown_day_by_day_and_a_task_turn_by_turn(synapse: Cli, spen
 
     days = [line.split()[:2] for line in synapse("usage", "codex").out.splitlines()]
     turns = [line.split()[:4] for line in synapse("usage", "--task", "54241e7e").out.splitlines()]
+    assert turns[2][2] == "3d"
 
     assert [day[0] for day in days] == ["DAY", f"{now.astimezone():%Y-%m-%d}", days[2][0], "in"]
     assert [day[1] for day in days[1:3]] == ["2", "1"]
@@ -148,6 +149,16 @@ def test_without_any_usage_it_says_what_is_counted(synapse: Cli, start: HostFact
     assert "No usage is known of codex yet." in synapse("usage", "codex").err
     assert synapse("usage", "--json").json["rows"] == []
     assert synapse("usage", "nobody").code == synapse("status", "nobody").code != 0
+
+
+def test_a_task_whose_turns_told_nothing_has_no_usage_and_an_unknown_one_is_an_error(
+    synapse: Cli, start: HostFactory
+) -> None:
+    task = start().open({"message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}})
+    short = str(task["id"])[:8]
+
+    assert f"No usage is known of task {short} yet." in synapse("usage", "--task", short).err
+    assert synapse("usage", "--task", "deadbeef").code == synapse("status", "deadbeef").code != 0
 
 
 def test_a_beginning_that_several_tasks_have_is_refused(synapse: Cli, spend: Spend) -> None:

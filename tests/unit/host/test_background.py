@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_a_scripted_agent_is_started_again_with_its_script() -> None:
 def test_an_agent_in_a_terminal_cannot_be_restarted_from_here() -> None:
     with pytest.raises(UnsupportedOperation, match="runs in a terminal"):
         launch_of(ENTRY, ["python", "synapse", "codex", "--", "--headless"])
+
+
+def test_an_agent_that_ran_in_a_terminal_is_started_again_there() -> None:
+    with pytest.raises(UnsupportedOperation, match="ran in a terminal") as refused:
+        launch_of(ENTRY, ["python", "synapse", "codex"], has_ended=True)
+
+    assert refused.value.hint == "start it again there: synapse codex --name reviewer --resume"
+
+
+def test_a_launch_that_goes_on_is_the_same_launch() -> None:
+    launch = HostLaunch(verb=["codex"], arguments=["--resume"])
+
+    assert replace(launch, resume=True) == launch
+    assert words_of(replace(launch, resume=True)) == [*words_of(launch)[:3], "--resume", "--", "--resume"]
 
 
 def test_a_person_is_told_how_to_start_an_agent_on_another_port_in_its_folder() -> None:

@@ -308,12 +308,12 @@ def test_old_facts_do_not_count(worktree: Path) -> None:
         remove_worktree(replace(facts, worktree=replace(facts.worktree, path=worktree / "other")), ())
 
 
-def test_the_refusal_names_the_command_of_git_and_offers_no_other_way(worktree: Path) -> None:
+def test_the_refusal_names_the_command_of_git_and_offers_no_other_way(repository: Path, worktree: Path) -> None:
     change(worktree)
 
     hint = refuse(worktree).hint
 
-    assert hint.endswith(f"git -C {worktree} worktree remove --force {worktree}")
+    assert hint.endswith(f"git -C {repository} worktree remove --force {worktree}")
     subprocess.run(hint.rpartition(": ")[2], shell=True, check=True)
     assert not worktree.exists()
 

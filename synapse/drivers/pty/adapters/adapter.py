@@ -163,6 +163,10 @@ class SignalListener(Protocol):
         """Notes that `source` will report nothing; `detail` says why, and `--explain` shows it."""
         ...
 
+    def hold(self, why: str) -> None:
+        """Keeps every message waiting, whatever its terminal shows, until this is called with an empty text."""
+        ...
+
 
 class Adapter(Protocol):
     """Connects one CLI. All methods but `prepare` are called in the loop's thread."""
@@ -225,7 +229,11 @@ def knows_flag(flag: str, launch: LaunchContext) -> bool:
     key = f"{version} {flag}"
     remembered = _read_flags(launch.flags_file)
     if key not in remembered:
-        remembered[key] = flag in _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
+        text = _read_help(path, version, launch.working_dir, tuple(launch.env.items()))
+        if not text:
+            # It did not answer in time: the next launch asks again.
+            return False
+        remembered[key] = flag in text
         _write_flags(launch.flags_file, dict(list(remembered.items())[-_MAX_REMEMBERED:]))
     return remembered[key]
 

@@ -60,14 +60,14 @@ _BACKGROUND_VARIABLE: Final = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
 _BACKGROUND_MS: Final = 120_000
 _MARGIN_SECONDS: Final = 20.0
 """How much longer than a call waits Claude waits for it: the answer has to be fetched and sent."""
+_SUB_AGENTS: Final = "subagents/*.jsonl"
+"""The transcripts of sub-agents, in a folder with the name of the session."""
 _RESUME_FLAG: Final = "--resume"
 _CHOOSING_FLAGS: Final = (
     *("-r", _RESUME_FLAG, "-c", "--continue", "--session-id", "--fork-session", "--from-pr", "--teleport", "--cloud"),
     *("-p", "--print"),
 )
 """By these a person chooses the conversation, or has none that could go on."""
-_SUB_AGENTS: Final = "subagents/*.jsonl"
-"""The transcripts of sub-agents, in a folder with the name of the session."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _READ_SIZE: Final = 65536
 _MAX_LINE_BYTES: Final = 4 * 1024 * 1024

@@ -68,8 +68,8 @@ class CodexClient:
         self._take = take
         self._is_over = is_over
         self._say = say
-        self._converse = converse
         self._usage = usage
+        self._converse = converse
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
         self._queued_in = ""

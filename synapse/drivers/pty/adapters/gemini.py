@@ -47,6 +47,7 @@ from synapse.drivers.pty.adapters.transcript import (
     name_session,
     prompts_in,
     size_of,
+    tail_from_now,
 )
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.gemini import GeminiChat
@@ -64,6 +65,9 @@ _SETTINGS_NAMES: Final = ("settings.json", "system-defaults.json")
 _LOOK_SECONDS: Final = 0.05
 _OPENING_SECONDS: Final = 10.0
 """How long after its terminal is ready the program may take to open an old session."""
+_LOADING_SECONDS: Final = 60.0
+"""How long after its prompt is visible it may take to load an old session, on a busy machine."""
+_LOADING: Final = "it loads the conversation that it goes on with"
 _SEVERAL: Final = "several sessions were opened while it started, and which is its own is not known"
 
 
@@ -85,6 +89,11 @@ class GeminiSignals:
         self._follower: TranscriptFollower[Mapping[str, Path | None]] | None = None
         self._ticker = Ticker(_LOOK_SECONDS, self._tick)
         self._path: Path | None = None
+        self._resumed_from: Tail | None = None
+        """What is added to the chat of the session that it goes on with, until it has loaded that."""
+        self._loaded_by: float | None = None
+        """When it has certainly loaded it."""
+        self._loading = Ticker(_LOOK_SECONDS, self._look_whether_loaded)
         self._has_policy = False
         """Whether the launch's folder holds a policy of ours."""
 
@@ -95,6 +104,8 @@ class GeminiSignals:
         resumes = bool(self._launch.resume) and not anew
         if resumes:
             self._session = self._launch.resume
+            chat = self._chat_of(self._session)
+            self._resumed_from = None if chat is None else tail_from_now(chat)
             named = (_RESUME_FLAG, self._session, *arguments)
         else:
             named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
@@ -107,6 +118,9 @@ class GeminiSignals:
         listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
         self._follower = TranscriptFollower(self._scan, self._choose, self._take, listener.quiet_for)
         self._follower.start()
+        if self._resumed_from is not None:
+            listener.hold(_LOADING)
+            self._loading.start()
 
     def look(self) -> None:
         if self._follower is None or self._listener is None:
@@ -133,6 +147,7 @@ class GeminiSignals:
 
     def stop(self) -> None:
         self._ticker.stop()
+        self._loading.stop()
         if self._follower is not None:
             self._follower.stop()
         if self._has_policy:
@@ -273,6 +288,20 @@ class GeminiSignals:
             self._ticker.start()
         else:
             self._ticker.stop()
+
+    def _look_whether_loaded(self) -> float | None:
+        """Lets messages in once it has loaded the old session: its prompt is there before, and loses what is typed."""
+        if self._resumed_from is None or self._listener is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        if self._loaded_by is None and self._listener.seems_ready():
+            self._loaded_by = now + _LOADING_SECONDS
+        is_late = self._loaded_by is not None and now >= self._loaded_by
+        if not is_late and not any(text_at(one, "$set", "sessionId") for one in self._resumed_from.read()):
+            return _LOOK_SECONDS
+        self._resumed_from = None
+        self._listener.hold("")
+        return None
 
     def _tick(self) -> float | None:
         """Reports the end of a turn once the terminal shows it."""

@@ -123,6 +123,7 @@ class OpenCodeSignals:
             self._events,
             _agent_and_model(self._arguments),
             unknown=_UNKNOWN_SESSION if continues else "",
+            resumed=self._events.session,
             picture=listener.picture,
         )
         self._source = EventSource(self._server, self._take)
@@ -334,12 +335,15 @@ class OpenCodeSender:
         first_settings: Record,
         *,
         unknown: str,
+        resumed: str = "",
         picture: Callable[[], Picture | None],
     ) -> None:
         self._server = server
         self._events = events
         self._first_settings = first_settings
         """The agent and the model of the first message."""
+        self._resumed = resumed
+        """The conversation that the TUI was started with, if it goes on with that of an earlier run."""
         self._unknown = unknown
         """Why the conversation that the TUI shows is not known before its first message; empty if it shows none."""
         self._picture = picture
@@ -382,6 +386,9 @@ class OpenCodeSender:
         sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
         match conversation_shown(picture, last, sessions):
             case ShownConversation.SAME:
+                return last
+            case ShownConversation.NONE if last == self._resumed and not self._events.settings_of(last):
+                # It was started with this one, and may not show it yet; it had no message in this run.
                 return last
             case ShownConversation.NONE:
                 return await self._begin()

@@ -1,15 +1,15 @@
 # Written by `synapse completion`
 _synapse_words() {
   local line
-  synapse completion "$@" 2>/dev/null | while IFS= read -r line; do printf '%s\n' "${line%%$'\t'*}"; done
+  synapse completion --words "$@" 2>/dev/null | while IFS= read -r line; do printf '%s\n' "${line%%$'\t'*}"; done
 }
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words="start stop restart up down ps list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
+    words="start stop restart up down ps list top usage status attach worktrees diff watch logs send reply ask broadcast queue tasks show cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help claude codex copilot dummy gemini opencode"
   elif [[ $word == -* ]]; then
     case ${COMP_WORDS[1]} in
-      start) words="--accept-from --help --json --name --no-instructions --no-mcp --port --resume --role" ;;
+      start) words="--accept-from --help --json --name --no-instructions --no-mcp --port --resume --role --worktree" ;;
       stop) words="--all --force --help --json" ;;
       restart) words="--force --fresh --help --json" ;;
       up) words="--dry-run --example --foreground --fresh --help --json" ;;
@@ -17,8 +17,11 @@ _synapse() {
       ps) words="--help --json" ;;
       list) words="--help --json" ;;
       top) words="--help --json --once" ;;
+      usage) words="--by --help --json --since --task" ;;
       status) words="--explain --help --json" ;;
       attach) words="--detach-key --help --read-only --take-over" ;;
+      worktrees) words="--help --json" ;;
+      diff) words="--help --json --stat" ;;
       watch) words="--agent --help --json --task" ;;
       logs) words="--follow --help --json --lines --since" ;;
       send) words="--exit-on-wait --file --from --json --message-id --no-response --priority --queue --receipt --reply-to --response --task --timeout --ttl --wait" ;;
@@ -27,6 +30,7 @@ _synapse() {
       broadcast) words="--all --file --from --help --json --priority" ;;
       queue) words="--help --json" ;;
       tasks) words="--help --json --limit --search" ;;
+      show) words="--context --help --json --last --markdown --output --raw --since" ;;
       cancel) words="--help --json --queue" ;;
       approvals) words="--help --json" ;;
       approve) words="--help --json" ;;
@@ -55,6 +59,7 @@ _synapse() {
     words=$(_synapse_words tasks)
   else
     case $COMP_CWORD:${COMP_WORDS[1]} in
+      2:worktrees) words="remove" ;;
       2:service) words="install status uninstall" ;;
       2:dashboard) words="sessions revoke" ;;
       2:external) words="add list send cancel remove" ;;
@@ -62,13 +67,13 @@ _synapse() {
       2:notify) words="test rules log" ;;
       2:keys) words="create list revoke" ;;
       2:mcp) words="config install uninstall" ;;
-      *:stop|*:restart|*:attach|*:logs|*:send|*:queue|*:tasks) words=$(_synapse_words agents) ;;
-      *:status) words=$(_synapse_words agents tasks) ;;
+      *:stop|*:restart|*:usage|*:attach|*:diff|*:logs|*:send|*:queue|*:tasks) words=$(_synapse_words agents) ;;
+      *:status|*:show) words=$(_synapse_words agents tasks) ;;
       *:cancel|*:resolve) words=$(_synapse_words open-tasks) ;;
       *:approve|*:deny|*:answer) words=$(_synapse_words agents open-tasks) ;;
       *:start) words="claude codex copilot dummy gemini opencode" ;;
       2:completion) words="bash zsh fish" ;;
-      2:help) words="start stop restart up down ps list top status attach watch logs send reply ask broadcast queue tasks cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
+      2:help) words="start stop restart up down ps list top usage status attach worktrees diff watch logs send reply ask broadcast queue tasks show cancel approvals approve deny answer resolve gateway service dashboard external push notify keys mcp scripted trust config doctor calibrate demo completion guide help" ;;
       3:service) words="gateway team" ;;
     esac
   fi

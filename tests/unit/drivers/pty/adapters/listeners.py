@@ -15,6 +15,7 @@ class KeepingListener:
         self.used: list[UsageReport] = []
         self.expected: dict[Source, str] = {}
         self.missing: dict[Source, str] = {}
+        self.held: list[str] = []
         self.is_ready = False
         self.shown: Picture | None = None
         self.last_typed = ""
@@ -47,6 +48,9 @@ class KeepingListener:
 
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail
+
+    def hold(self, why: str) -> None:
+        self.held.append(why)
 
     def mark_missing(self, source: Source, detail: str) -> None:
         self.missing[source] = detail

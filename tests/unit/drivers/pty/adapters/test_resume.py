@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from synapse.core.waiting import pause
 from synapse.drivers.pty.adapters import copilot
+from synapse.drivers.pty.adapters import gemini as gemini_module
 from synapse.drivers.pty.adapters.adapter import Adapter, LaunchContext
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.drivers.pty.adapters.codex import CodexSignals, has_words
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
-from tests.unit.drivers.pty.adapters.launches import launch_in
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
 SESSION = "7cbe5f9e-2d57-4b3c-9c60-0d6c8c1f5b1a"
@@ -275,6 +277,41 @@ async def test_a_turn_of_gemini_names_its_session(tmp_path: Path) -> None:
     signals.stop()
 
     assert (before, noted.sessions) == ([], [SESSION])
+
+
+async def test_nothing_is_typed_into_gemini_before_it_has_loaded_the_session(tmp_path: Path) -> None:
+    gemini(tmp_path, tmp_path)
+    signals, listener = GeminiSignals(launch(tmp_path)), KeepingListener()
+    signals.prepare(())
+    chat = next((tmp_path / ".gemini").glob("tmp/*/chats/*"))
+    signals.start(listener, 0)
+    listener.is_ready = True
+
+    with chat.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"sessionId": SESSION, "kind": "main"}) + "\n")
+    await pause(0.2)
+    before = list(listener.held)
+    with chat.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"$set": {"sessionId": SESSION}}) + "\n")
+    await until(lambda: len(listener.held) > 1)
+    signals.stop()
+
+    assert before == ["it loads the conversation that it goes on with"]
+    assert listener.held[1:] == [""]
+
+
+async def test_a_gemini_that_does_not_say_that_it_has_loaded_is_believed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini_module, "_LOADING_SECONDS", 0.1)
+    gemini(tmp_path, tmp_path)
+    signals, listener = GeminiSignals(launch(tmp_path)), KeepingListener()
+    signals.prepare(())
+    signals.start(listener, 0)
+    listener.is_ready = True
+
+    await until(lambda: listener.held[-1:] == [""])
+    signals.stop()
 
 
 @pytest.mark.parametrize(
