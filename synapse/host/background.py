@@ -182,6 +182,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
     """
     require_own_process(entry)
     if is_running(entry.pid, entry.pid_started):
+        _record_stop(entry, registry)
         os.kill(entry.pid, signal.SIGTERM)
         if is_suspended(entry):
             # It handles the signal, and ends its program, once it is continued. A host that was suspended in its
@@ -194,7 +195,6 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
                     f"{entry.agent_id} (pid {entry.pid}) did not exit within {STOP_SECONDS:.0f} s",
                     hint=f"{suspended_hint(entry)}; or `{kill}`" if is_suspended(entry) else kill,
                 )
-            _record_stop(entry, registry)
             os.kill(entry.pid, signal.SIGKILL)
             _wait_until_gone(entry, STOP_SECONDS)
     elif is_alive(entry):
@@ -206,9 +206,12 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
 
 
 def _record_stop(entry: AgentEntry, registry: FileRegistry) -> None:
-    """Records that a host was stopped, before it is killed: the keeper of its team would start it again."""
+    """Records that a host was stopped, before it is: the keeper of its team must not start it again.
+
+    The host records that itself, but not if it has to be killed, or is just executing itself anew.
+    """
     at = SystemClock().now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    # The registry is a folder inside the state folder. A full disk must not prevent the kill.
+    # The registry is a folder inside the state folder. A full disk must not prevent the stop.
     with suppress(OSError):
         write_end(Path(registry.folder).parent, entry, HostEnd(reason=EndReason.STOPPED, at=at))
 

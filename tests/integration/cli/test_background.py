@@ -42,7 +42,11 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[FileR
 
 def stubborn(registry: FileRegistry) -> tuple[subprocess.Popen[bytes], AgentEntry]:
     """A process that is told to end, and does not."""
-    code = "import signal,sys; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()"
+    return registered(registry, "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()")
+
+
+def registered(registry: FileRegistry, code: str) -> tuple[subprocess.Popen[bytes], AgentEntry]:
+    """A process in the place of a host; it prints a line when it is ready."""
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -185,6 +189,20 @@ def test_a_host_that_does_not_end_is_killed_only_by_force(
 
         assert process.wait(5) == -signal.SIGKILL
     assert registry.written() == []
+    assert_stopped(registry, entry)
+
+
+def test_a_host_that_has_no_time_to_record_its_stop_counts_as_stopped(registry: FileRegistry) -> None:
+    # As while it executes itself anew: the signal has no handler yet.
+    process, entry = registered(registry, "import signal; print(flush=True); signal.pause()")
+    with process:
+        stop_host(entry, registry)
+
+    assert process.wait(5) == -signal.SIGTERM
+    assert_stopped(registry, entry)
+
+
+def assert_stopped(registry: FileRegistry, entry: AgentEntry) -> None:
     end = read_end(Path(registry.folder).parent, entry.agent_id, entry.pid, entry.pid_started)
     assert end is not None, "the keeper of its team would start it again"
     assert end.reason is EndReason.STOPPED
