@@ -338,6 +338,28 @@ async def test_a_gemini_that_does_not_say_that_it_has_loaded_is_believed_after_a
     signals.stop()
 
 
+async def test_a_gemini_that_was_resumed_before_goes_on_in_its_first_chat(tmp_path: Path) -> None:
+    gemini(tmp_path, tmp_path)
+    (chat,) = (tmp_path / ".gemini").glob("tmp/*/chats/*")
+    head = json.loads(chat.read_text(encoding="utf-8").splitlines()[0])
+    # Gemini leaves such a chat behind at each resume; whichever the folder lists first, it is not this session's.
+    for number in range(16):
+        write(chat.with_name(f"session-2026-11-{number:02}-{SESSION[:8]}.jsonl"), head, {"$set": {"messages": []}})
+    chat = chat.rename(chat.with_name(f"session-2026-10-31-{SESSION[:8]}.jsonl"))
+    signals, listener = GeminiSignals(launch(tmp_path)), KeepingListener()
+    signals.prepare(())
+    signals.start(listener, 0)
+    listener.is_ready = True
+
+    with chat.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"$set": {"sessionId": SESSION}}) + "\n")
+    await until(lambda: listener.held[-1:] == [""])
+    known = list(signals.prompts(SESSION))
+    signals.stop()
+
+    assert known == [TYPED]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
