@@ -15,6 +15,7 @@ import pytest
 
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from synapse.cli.start import command_line
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.host.ends import EndReason, HostEnd, read_end
 from synapse.registry.files import FileRegistry, start_time
@@ -286,6 +287,21 @@ def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
     assert ran.code == REFUSED
     assert f"a team 'shop' is up already, from {team.file}" in ran.err
     assert team.states() == {"db": "ready"}
+
+
+def test_a_service_is_the_keeper_before_it_starts_an_agent(team: TeamSession) -> None:
+    team.write(db="dummy")
+    store = TeamStore(team.home)
+    with store.lock("shop", SystemClock()):
+        service = subprocess.Popen([*COMMAND, "up", "--foreground", str(team.file)], cwd=team.folder, env=team.environ)
+        # Otherwise a command that comes next would start another one.
+        keeper = until(lambda: store.keeper("shop"), "the service to keep the team")
+    assert (keeper.pid, keeper.foreground) == (service.pid, True)
+    until(lambda: team.states() == {"db": "ready"}, "the agent to be ready")
+
+    service.terminate()
+    assert service.wait(30) == 0
+    assert team.entries() == {}
 
 
 def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -> None:
