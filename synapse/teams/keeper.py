@@ -132,7 +132,10 @@ class TeamKeeper:
         if not watch.has_ended:
             member = self._judge(member, watch, now)
         if watch.due is not None and now >= watch.due:
-            member = self._start_again(member, watch)
+            # A person may have stopped it since it ended.
+            if starts_again(member.restart, read_end(self._home, member.agent_id, *member.process)):
+                return self._start_again(member, watch)
+            watch.due = None
         return member
 
     def _judge(self, member: MemberRecord, watch: _Watch, now: float) -> MemberRecord:

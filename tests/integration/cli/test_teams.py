@@ -207,6 +207,32 @@ def test_a_killed_agent_comes_back_and_a_stopped_one_does_not(team: TeamSession)
     assert team.results() == {"db": ("unchanged", ""), "web": ("started", "")}
 
 
+def test_an_agent_that_has_crashed_can_be_stopped_before_it_comes_back(team: TeamSession) -> None:
+    team.write(db="dummy")
+    team.up()
+    keeper, host = team.keeper(), team.entries()["db"].pid
+
+    def suspended() -> bool:
+        os.kill(keeper, signal.SIGSTOP)
+        with TeamStore(team.home).try_lock("shop") as is_free:
+            if not is_free:
+                os.kill(keeper, signal.SIGCONT)
+            return is_free
+
+    until(suspended, "the keeper to be suspended between two looks")
+    try:
+        os.kill(host, signal.SIGKILL)
+        until(lambda: "db" not in team.entries(), "the host to be gone")
+        stopped = team.run("stop", "db")
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+    assert (stopped.code, stopped.err) == (DONE, "db stopped\n")
+    ended = until(lambda: team.logged("agent_ended", "db"), "the keeper to see the end of db")
+    assert (ended["reason"], ended["starts_again"]) == ("stopped", False)
+    assert team.run("stop", "db").code == NOT_FOUND
+
+
 def test_the_end_of_a_program_counts_by_its_status(team: TeamSession) -> None:
     team.write(db="dummy", web='dummy\nrestart = "never"')
     team.up()
