@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NUMBERS = {"int": "a whole number", "float": "a number"}
 LARGEST = 10**9
+REMARK_LEAST = 24
+"""The columns that a remark beside an example needs; with fewer it stands below."""
 
 
 class VerbParser(ArgumentParser):
@@ -26,7 +28,7 @@ class VerbParser(ArgumentParser):
     """
 
     def __init__(self, verb: str, *, examples: str, summary: str = "", json: bool = True, program: str = "") -> None:
-        lines = "\n".join(f"  {line}" for line in examples.strip().splitlines())
+        lines = "\n".join(_fitted(f"  {line}", line_width()) for line in examples.strip().splitlines())
         super().__init__(
             prog=f"synapse {verb}",
             description=summary or VERBS[verb][1],
@@ -118,3 +120,19 @@ def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
         return arguments, []
     cut = arguments.index("--")
     return arguments[:cut], arguments[cut + 1 :]
+
+
+def _fitted(example: str, columns: int) -> str:
+    """Returns an example with its remark wrapped into the terminal. The command stays whole, to be copied."""
+    parts = re.fullmatch(r"(.*?\S) {2,}(\S.*)", example)
+    if len(example) <= columns or parts is None:
+        return example
+    import textwrap
+
+    start = parts.start(2)
+    if columns - start < REMARK_LEAST:
+        return f"{parts[1]}\n" + textwrap.fill(
+            parts[2], columns, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False
+        )
+    remark = textwrap.wrap(parts[2], columns - start, break_on_hyphens=False)
+    return example[:start] + f"\n{' ' * start}".join(remark)

@@ -70,7 +70,7 @@ def run_service(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.what == TEAM and not options.file and options.action != "status":
-        parser.error("`team` needs a FILE")
+        parser.error(f"`team` needs a FILE: synapse service {options.action} team .synapse/team.toml")
     if options.what == GATEWAY and options.file:
         parser.refuse(options.file)
     return _ACTIONS[options.action](options)

@@ -45,7 +45,7 @@ def write_example(file: str, *, as_json: bool) -> int:
         print_json({"file": str(path)})
     else:
         up = "synapse up" if not file else f"synapse up {shlex.quote(short_path(str(path)))}"
-        print_notice(f"Wrote {path}. Edit it, then: {up}")
+        print_notice(f"Wrote {short_path(str(path))}. Edit it, then: {up}")
     return DONE
 
 
@@ -67,16 +67,16 @@ def trusted_source(file: Path, *, asks: bool) -> TeamSource:
         raise PersonRequired(f"{file} {why}, and runs programs", hint=hint)
     # Mistakes are told before the question.
     team = source.team()
-    print_notice(f"{plain(str(file))} {why}. It would run:")
+    print_notice(f"{plain(short_path(str(file)))} {why}. It would run:")
     for line in _program_lines(team):
         print_notice(f"  {line}")
     if source.is_in_project:
         project = project_of(place, home)
         if project is None or project.project.digest != source.project.digest:
             raise Conflict(f"{source.project.place} changes while it is read", hint="try again")
-        print_notice(f"With it, all of {plain(str(source.project.place))} would be trusted:")
-        for line in contents_lines(project):
-            print_notice(f"  {line}")
+        others = contents_lines(project, without=os.path.relpath(file, source.project.place))
+        also = f"With it, all of {plain(short_path(str(source.project.place)))} would be trusted:"
+        print_notice("\n  ".join((also, *others)) if others else "Nothing else is in that folder.")
     what = "folder" if source.is_in_project else "file"
     print_notice("Its authors could run programs as you. You will be asked again when it changes.")
     if not confirm(f"Do you trust this {what}? [y/N] "):

@@ -127,9 +127,12 @@ def confirm(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in _YES
 
 
-def contents_lines(project: ProjectSettings) -> list[str]:
-    """Returns a line for each file; only a few without effect, and those first, so that they hide nothing."""
-    files = contents(project)
+def contents_lines(project: ProjectSettings, *, without: str = "") -> list[str]:
+    """Returns a line for each file; only a few without effect, and those first, so that they hide nothing.
+
+    `without` names a file that the person was shown already.
+    """
+    files = {name: what for name, what in contents(project).items() if name != without}
     inert = [plain(name) for name, what in files.items() if not what]
     more = [f"and {len(inert) - MAX_INERT_FILES} more files"] if len(inert) > MAX_INERT_FILES else []
     effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]

@@ -217,5 +217,6 @@ def _row(facts: Facts) -> tuple[str, ...]:
         str(facts.dirty or "no"),
         str(facts.ahead) + (f", {facts.unpushed} unpushed" if facts.unpushed else ""),
         "yes" if facts.is_merged else "no",
-        ", ".join((*facts.agents, *facts.processes)) or "no",
+        # Most processes beside an agent are its own.
+        ", ".join(facts.agents or facts.processes) or "no",
     )

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, assert_never
 
+from synapse.client.lines import short_path
 from synapse.config.private_files import make_private
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentUnresponsive, Conflict, InvalidSettings, SynapseError
@@ -144,6 +145,8 @@ class TeamStarter:
         if member.worktree:
             made = ensure_worktree(Path(member.folder), member.name, member.branch, running=self._registry.entries())
             launch, notes = replace(launch, folder=str(made.folder)), made.notes
+            if made.is_new:
+                notes = (f"new worktree {short_path(str(made.path))} on the branch {made.branch}", *notes)
         return start_host(replace(launch, resume=not self._fresh), self._registry, self._logs), notes
 
     def _first_record(self, steps: Sequence[Step], *, whole: bool) -> TeamRecord:

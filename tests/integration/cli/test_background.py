@@ -142,6 +142,20 @@ def test_an_agent_whose_port_is_taken_while_it_restarts_is_said_to_be_stopped_an
     assert registry.written() == []
 
 
+@pytest.mark.usefixtures("stranger_at_the_port")
+def test_an_agent_that_nobody_gave_a_port_restarts_on_another_if_its_own_is_taken_meanwhile(
+    registry: FileRegistry,
+) -> None:
+    assert main(["synapse", "start", "dummy", "--name", "ada", "--no-instructions"]) == 0
+    (before,) = registry.entries()
+
+    assert main(["synapse", "restart", "ada"]) == 0
+
+    (again,) = registry.entries()
+    assert (again.name, again.inbox) == ("ada", before.inbox)
+    assert again.port != before.port
+
+
 def test_a_host_that_fails_tells_its_own_error(registry: FileRegistry, tmp_path: Path) -> None:
     with pytest.raises(SynapseError) as caught:
         start_host(HostLaunch(verb=["dummy"], port=99999), registry, tmp_path / "logs")

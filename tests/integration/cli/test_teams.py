@@ -368,7 +368,10 @@ def test_a_member_with_a_worktree_works_there(team: TeamSession) -> None:
         subprocess.run(["git", *author, *words], cwd=team.folder, check=True)
     team.write(coder="dummy\nworktree = true")
 
-    assert team.results() == {"coder": ("started", "")}
+    said = team.up()
+    assert "coder started" in said.err
+    assert "  new worktree " in said.err
+    assert "/work.worktrees/coder on the branch synapse/coder\n" in said.err
     assert team.entries()["coder"].working_dir == str(team.home / "work.worktrees" / "coder")
     assert team.results() == {"coder": ("unchanged", "")}
     os.kill(team.entries()["coder"].pid, signal.SIGKILL)

@@ -569,7 +569,9 @@ def test_an_agent_that_has_logged_nothing_says_so(synapse: Cli, home: Path) -> N
 def test_the_error_tells_a_stopped_agent_from_one_that_never_existed(synapse: Cli, home: Path, target: str) -> None:
     log_of(home, "synapse-codex-8120")
 
-    assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
+    name = target.removeprefix("@")
+    hint = f"it has stopped: `synapse restart {name}` starts it again, `synapse logs {name}` says why"
+    assert hint in synapse("send", target, "hi").err
     assert "it has stopped" not in synapse("send", "codex-8121", "hi").err
 
 

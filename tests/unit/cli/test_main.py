@@ -61,6 +61,22 @@ def test_the_help_of_a_verb_has_examples(synapse: Cli, verb: str) -> None:
     assert f"synapse {verb}" in ran.out.partition("examples:")[2]
 
 
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize("verb", WITH_ARGPARSE)
+def test_the_examples_of_a_verb_fit_the_terminal(
+    synapse: Cli, verb: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, wide = synapse(verb, "--help").out.partition("examples:")
+    monkeypatch.setattr("synapse.cli.parser.line_width", lambda: columns)
+
+    _, _, narrow = synapse(verb, "--help").out.partition("examples:")
+
+    # Only a command stays whole, so that it can be copied.
+    assert all(line.startswith("  synapse ") for line in narrow.splitlines() if len(line) > columns)
+    assert not any(re.search(r"\S {2,}\S", line) for line in narrow.splitlines() if len(line) > columns)
+    assert wide.split() == narrow.split()
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
 def test_the_overview_names_verbs_exit_codes_and_the_guide(synapse: Cli, arguments: list[str]) -> None:
     ran = synapse(*arguments)

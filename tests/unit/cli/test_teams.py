@@ -201,7 +201,9 @@ def test_the_file_of_a_project_is_trusted_with_the_project(
     answer(monkeypatch, "y\n")
     asked = synapse("up", "--dry-run")
     assert asked.code == 0
-    assert "team.toml                starts: db (dummy -v), web (web.toml)" in asked.err
+    # The file is shown once: by what it would run.
+    assert asked.err.count("team.toml") == 1
+    assert "Nothing else is in that folder.\nIts authors" in asked.err
     assert "Do you trust this folder?" in asked.err
 
     assert planned(synapse) == ["db: would start", "web: would start"]
@@ -209,6 +211,9 @@ def test_the_file_of_a_project_is_trusted_with_the_project(
     (project_file.parent / "new").touch()
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert synapse("up", "--dry-run").code == 7
+    answer(monkeypatch, "n\n")
+    place = project_file.parent
+    assert f"With it, all of {place} would be trusted:\n  new\nIts authors" in synapse("up", "--dry-run").err
 
 
 def test_a_projects_paths_start_at_the_project(synapse: Cli, project_file: Path) -> None:

@@ -242,7 +242,8 @@ class GeminiSignals:
         return next(iter(found), "")
 
     def _chat_of(self, session: str) -> Path | None:
-        chats = self._chats(f"*{session[:8]}*")
+        # Each resume leaves another chat of that id behind, which has no turns: they go on in the first one.
+        chats = sorted(self._chats(f"*{session[:8]}*"), key=lambda chat: chat.name)
         return next((chat for chat in chats if text_at(first_record(chat), "sessionId") == session), None)
 
     def _folder_of(self, session: str) -> str | None:
