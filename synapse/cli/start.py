@@ -209,19 +209,14 @@ def run_restart(arguments: list[str]) -> int:
         try:
             again = start_host(launch, registry, settings.logs)
         except PortTaken as error:
-            if ended and "--port" not in split_at_dashes(command)[0]:
-                # Nobody asked for that port, and another program has taken it since.
-                again = start_host(replace(launch, port=None), registry, settings.logs)
-                return _report_restart(again, as_json=options.json)
-            raise PortTaken(
-                f"{short_name(entry)} is stopped, and cannot start again: {error}",
-                hint=f"to start it on another port: {start_command(launch)}",
-            ) from None
-    return _report_restart(again, as_json=options.json)
-
-
-def _report_restart(again: AgentEntry, *, as_json: bool) -> int:
-    if as_json:
+            if "--port" in split_at_dashes(command)[0]:
+                raise PortTaken(
+                    f"{short_name(entry)} is stopped, and cannot start again: {error}",
+                    hint=f"to start it on another port: {start_command(launch)}",
+                ) from None
+            # Nobody asked for that port, and another program has taken it meanwhile.
+            again = start_host(replace(launch, port=None), registry, settings.logs)
+    if options.json:
         print_json(as_fields(ask_all([again], "GET", "/status")[0]))
     else:
         print_notice(f"{short_name(again)} restarted (pid {again.pid}, port {again.port})")

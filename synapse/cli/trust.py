@@ -155,7 +155,7 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
         return ""
     try:
         fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return "is not TOML"
     if not profile:
         return _team_effect(fields)

@@ -377,7 +377,7 @@ def project_of(place: Path, home: Path) -> ProjectSettings | None:
     trust = TrustStore(home).trust_in(project)
     try:
         wishes = tomllib.loads(project.files.get(PROJECT_SETTINGS, b"").decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ProjectSettings(project=project, trust=trust, is_broken=True)
     return ProjectSettings(project=project, trust=trust, wishes=wishes)
 
@@ -402,7 +402,7 @@ def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
 def _table(content: bytes, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSettings(f"{path} is not TOML: {error}") from error
 
 
@@ -531,7 +531,7 @@ def load_profile(name: str, sources: Sequence[ProfileSource] = (BUNDLED_PROFILES
             # Of a project, the bytes that the person trusts.
             content = path.read_bytes() if isinstance(source, Path) else source.files[f"{PROJECT_PROFILES}{path.name}"]
             profile = parse_profile(tomllib.loads(content.decode("utf-8")), name)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
         return _with_absolute_program(profile, source)
     known = profile_names(sources)

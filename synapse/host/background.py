@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
@@ -29,6 +30,7 @@ from synapse.core.errors import (
 )
 from synapse.core.json_text import decode_object, object_in
 from synapse.host.conversations import RESUME
+from synapse.host.ends import EndReason, HostEnd, write_end
 from synapse.host.membership import NO_MEMBERSHIP, Membership
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
 
@@ -180,6 +182,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
     """
     require_own_process(entry)
     if is_running(entry.pid, entry.pid_started):
+        _record_stop(entry, registry)
         os.kill(entry.pid, signal.SIGTERM)
         if is_suspended(entry):
             # It handles the signal, and ends its program, once it is continued. A host that was suspended in its
@@ -200,6 +203,17 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
             hint="run the command outside of the sandbox",
         )
     registry.remove_dead(entry)
+
+
+def _record_stop(entry: AgentEntry, registry: FileRegistry) -> None:
+    """Records that a host was stopped, before it is: the keeper of its team must not start it again.
+
+    The host records that itself, but not if it has to be killed, or is just executing itself anew.
+    """
+    at = SystemClock().now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # The registry is a folder inside the state folder. A full disk must not prevent the stop.
+    with suppress(OSError):
+        write_end(Path(registry.folder).parent, entry, HostEnd(reason=EndReason.STOPPED, at=at))
 
 
 def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path, *, resume: bool = True) -> AgentEntry:

@@ -183,9 +183,7 @@ async def _start(  # noqa: PLR0913 - the options of the command line
         command.remove()
         secret.remove()
         raise
-    mentions.notify = program.say
-    if anew := signals.conversation.why if signals.conversation else "":
-        program.say(f"a new conversation: {anew}")
+    mentions.notify = signals.notify = program.say
     prompt_files = PromptFiles(settings.files, profile.limit_bytes, envelope=profile.envelope)
     usage = UsageWriter(usage_path(settings.home), me, clock)
     driver = PtyDriver(program, profile, clock, prompt_files, usage)
@@ -322,6 +320,8 @@ class CliSignals:
         self._record = record
         self._before = record.last()
         self._was_ready = False
+        self.notify: Callable[[str], None] = lambda _: None
+        """Shows a notice to the people at its terminal."""
         self._secret = secrets.token_urlsafe(24)
         context = LaunchContext(
             folder=launch_folder(settings.home, me.agent_id),
@@ -378,8 +378,12 @@ class CliSignals:
             self._adapter.start(listener, pid)
 
     def note_status(self, status: AgentStatus) -> None:
-        """Notes that the CLI was ready once."""
-        self._was_ready = self._was_ready or status.state == READY
+        """Notes that the CLI was ready once. Only then a person sees a notice: before, it paints its screen anew."""
+        if status.state != READY or self._was_ready:
+            return
+        self._was_ready = True
+        if self.conversation and self.conversation.why:
+            self.notify(f"a new conversation: {self.conversation.why}")
 
     def note_exit(self) -> None:
         """Notes that the CLI has ended by itself: if it was never ready, the next run begins a new conversation."""
@@ -404,7 +408,8 @@ class CliSignals:
 
         The CLI's API knows it by its key (see `adapters.adapter.ApiSender`), its transcript by the line that was typed.
         """
-        if typed and await asyncio.to_thread(self._has_prompt, typed):
+        is_taken = await asyncio.to_thread(self._has_prompt, typed)
+        if is_taken:
             return SendOutcome.TAKEN
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDER_SECONDS):
@@ -415,7 +420,7 @@ class CliSignals:
 
     def _has_prompt(self, typed: str) -> bool:
         """Returns whether the conversation of the agent's last run has the line that was typed."""
-        if self._adapter is None or self._before is None or not self._before.session:
+        if self._adapter is None or self._before is None or not (typed and self._before.session):
             return False
         return any(compact(typed) in compact(prompt) for prompt in self._adapter.prompts(self._before.session))
 

@@ -155,7 +155,7 @@ def parse_team(content: bytes, file: Path, folder: Path) -> Team:
     """
     try:
         tables = tomllib.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSettings(f"{file} is not TOML: {error}") from error
     top = _table(tables, str(file))
     about = _table(top.value("team", {}), f"{file}: [team]")

@@ -108,7 +108,8 @@ def ensure_worktree(folder: Path, agent: str, branch: str = "", *, running: Sequ
             hint="clone the submodule's repository, and use the clone",
         )
     name = branch or f"{BRANCH_PREFIX}{agent}"
-    if try_git(repository.common, "check-ref-format", "--branch", name)[0]:
+    # Git takes `@{-1}` for the branch before, and `@` for HEAD.
+    if name == "@" or try_git(repository.common, "check-ref-format", "--branch", name)[:2] != (0, f"{name}\n"):
         raise InvalidRequest(f"'{name}' cannot be the name of a branch", hint="name one: --worktree BRANCH")
     inner = git(folder, "rev-parse", "--show-prefix").rstrip("/")
     path = place_of(repository, branch or agent)

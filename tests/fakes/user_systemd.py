@@ -6,11 +6,13 @@ a /run of its own, in a mount namespace.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,7 +53,13 @@ def user_systemd(folder: Path) -> Generator[UserSystemd]:
     if not Path("/run/systemd/system").exists():
         # One namespace for the manager and all who ask it.
         command = f"exec unshare --mount --propagation private sh -c '{BOOTED}{command}'"
-    with log.open("wb") as output, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+    with (
+        # One at a time: two would use the same cgroups, and end each other's services.
+        (Path(tempfile.gettempdir()) / "synapse-tests-systemd.lock").open("a", encoding="utf-8") as alone,
+        log.open("wb") as output,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified,
+    ):
+        fcntl.flock(alone, fcntl.LOCK_EX)
         # systemd itself says when it is ready, as its services do.
         notified.bind(str(folder / "notify"))
         manager = subprocess.Popen(

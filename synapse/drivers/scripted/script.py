@@ -122,7 +122,7 @@ def parse_script(text: str, source: str = "script") -> Script:
     """
     try:
         table = ScriptTable(tomllib.loads(text), source)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidScript(f"{source}: not TOML: {error}") from error
     table.refuse_unknown(_KEYS)
     rules = _parse_rules(table)

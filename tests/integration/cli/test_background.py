@@ -20,6 +20,7 @@ from synapse.config.settings import BUNDLED_PROFILES
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.host.background import HostLaunch, start_host, stop_host
+from synapse.host.ends import EndReason, read_end
 from synapse.registry.files import FileRegistry, start_time
 from tests.integration.cli.session import ROOT
 from tests.samples.ports import own_port
@@ -41,7 +42,11 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[FileR
 
 def stubborn(registry: FileRegistry) -> tuple[subprocess.Popen[bytes], AgentEntry]:
     """A process that is told to end, and does not."""
-    code = "import signal,sys; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()"
+    return registered(registry, "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()")
+
+
+def registered(registry: FileRegistry, code: str) -> tuple[subprocess.Popen[bytes], AgentEntry]:
+    """A process in the place of a host; it prints a line when it is ready."""
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -137,6 +142,20 @@ def test_an_agent_whose_port_is_taken_while_it_restarts_is_said_to_be_stopped_an
     assert registry.written() == []
 
 
+@pytest.mark.usefixtures("stranger_at_the_port")
+def test_an_agent_that_nobody_gave_a_port_restarts_on_another_if_its_own_is_taken_meanwhile(
+    registry: FileRegistry,
+) -> None:
+    assert main(["synapse", "start", "dummy", "--name", "ada", "--no-instructions"]) == 0
+    (before,) = registry.entries()
+
+    assert main(["synapse", "restart", "ada"]) == 0
+
+    (again,) = registry.entries()
+    assert (again.name, again.inbox) == ("ada", before.inbox)
+    assert again.port != before.port
+
+
 def test_a_host_that_fails_tells_its_own_error(registry: FileRegistry, tmp_path: Path) -> None:
     with pytest.raises(SynapseError) as caught:
         start_host(HostLaunch(verb=["dummy"], port=99999), registry, tmp_path / "logs")
@@ -184,6 +203,23 @@ def test_a_host_that_does_not_end_is_killed_only_by_force(
 
         assert process.wait(5) == -signal.SIGKILL
     assert registry.written() == []
+    assert_stopped(registry, entry)
+
+
+def test_a_host_that_has_no_time_to_record_its_stop_counts_as_stopped(registry: FileRegistry) -> None:
+    # As while it executes itself anew: the signal has no handler yet.
+    process, entry = registered(registry, "import signal; print(flush=True); signal.pause()")
+    with process:
+        stop_host(entry, registry)
+
+    assert process.wait(5) == -signal.SIGTERM
+    assert_stopped(registry, entry)
+
+
+def assert_stopped(registry: FileRegistry, entry: AgentEntry) -> None:
+    end = read_end(Path(registry.folder).parent, entry.agent_id, entry.pid, entry.pid_started)
+    assert end is not None, "the keeper of its team would start it again"
+    assert end.reason is EndReason.STOPPED
 
 
 def test_what_a_background_program_showed_before_it_left_is_told(

@@ -117,3 +117,18 @@ async def test_a_slow_program_that_has_reported_the_turn_is_not_done_while_its_s
         result = await stage.turn("hello")
 
     assert result[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")
+
+
+async def test_a_program_that_is_held_is_not_ready_whatever_it_shows() -> None:
+    async with staged(dummy().command, dummy()) as stage:
+        await stage.ready()
+        stage.driver.hold("it loads its conversation")
+
+        waiting = asyncio.ensure_future(stage.driver.wait_ready())
+        await asyncio.wait({waiting}, timeout=0.2)
+        held = (waiting.done(), stage.driver.view().gate)
+        stage.driver.hold("")
+        await asyncio.wait_for(waiting, BOUND)
+
+        assert held == (False, "it loads its conversation")
+        assert stage.driver.view().gate == ""

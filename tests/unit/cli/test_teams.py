@@ -172,6 +172,26 @@ def test_mistakes_are_told_before_the_question(synapse: Cli, file: Path, monkeyp
     assert "Do you trust" not in ran.err
 
 
+def test_files_that_are_nested_too_deeply_are_no_toml(
+    synapse: Cli, file: Path, project_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = f"a = {'[' * 20_000}"
+    file.write_text(deep, encoding="utf-8")
+    for name in ("config.toml", "other.toml"):
+        (project_file.parent / name).write_text(deep, encoding="utf-8")
+
+    listed = synapse("list")
+    trusted = synapse("trust")
+    (project_file.parent / "config.toml").unlink()
+    answer(monkeypatch, "y\n")
+    ran = synapse("up", "team.toml")
+
+    assert listed.code == 0
+    assert [line.split(maxsplit=1)[1] for line in trusted.out.splitlines()][:2] == ["is not TOML", "is not TOML"]
+    assert ran.code == 2
+    assert f"{file} is not TOML" in ran.err
+
+
 def test_the_file_of_a_project_is_trusted_with_the_project(
     synapse: Cli, project_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from synapse.config.settings import Settings
-from synapse.core.agent import READY, STARTING, AgentEntry
+from synapse.core.agent import READY, STARTING, WORKING, AgentEntry
 from synapse.core.driver import AgentStatus, SendOutcome
 from synapse.drivers.pty.adapters.adapter import ToolServer
 from synapse.drivers.pty.process import Launch
@@ -96,7 +96,12 @@ def test_a_conversation_that_is_gone_is_said_to_be(harness: LaunchHarness) -> No
     harness.events.unlink()
 
     signals, command = harness.start()
+    notices: list[str] = []
+    signals.notify = notices.append
+    for state in (STARTING, READY, WORKING, READY):
+        signals.note_status(status(state))
 
+    assert notices == ["a new conversation: its CLI no longer has the conversation of the last run"]
     assert SESSION not in " ".join(command)
     assert signals.conversation is not None
     assert signals.conversation.why == "its CLI no longer has the conversation of the last run"

@@ -249,8 +249,10 @@ def test_a_detached_head_is_a_beginning_like_any_other(repository: Path) -> None
     assert made.branch == "synapse/codex"
 
 
-@pytest.mark.parametrize("name", ["a b", "-x", "a..b", "x.lock", "@{", "a\nb", "", "a~1"])
+@pytest.mark.parametrize("name", ["a b", "-x", "a..b", "x.lock", "@{", "a\nb", "", "a~1", "@", "@{-1}"])
 def test_a_name_that_git_refuses_is_refused_before_anything_is_made(repository: Path, name: str) -> None:
+    git(repository, "switch", "--quiet", "--create", "before")
+    git(repository, "switch", "--quiet", "-")
     with pytest.raises(InvalidRequest, match="cannot be the name of a branch"):
         ensure_worktree(repository, name and "codex", name, running=())
     assert not repository.with_name("shop.worktrees").exists()

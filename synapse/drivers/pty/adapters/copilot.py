@@ -221,9 +221,11 @@ class CopilotSignals:
         sessions = self._sessions
         held = (file.parent for file in open_files(self._pid) if file.match(_HOLD))
         folder = next((session for session in held if session.parent == sessions.resolve()), None)
-        if folder is None and self._session:
-            folder = sessions / self._session
-        return folder / _EVENTS if folder is not None and (folder / _EVENTS).is_file() else None
+        if folder is not None:
+            # Also one that has no events yet: a person has just begun it.
+            return folder / _EVENTS
+        events = sessions / self._session / _EVENTS
+        return events if self._session and events.is_file() else None
 
     def _take(self, record: Record) -> None:
         if self._listener is None or text_at(record, "timestamp") < self._launch.started:

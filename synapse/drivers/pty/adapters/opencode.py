@@ -110,7 +110,7 @@ class OpenCodeSignals:
         if resumes:
             # The conversation that its terminal shows from the start.
             self._events.session = self._launch.resume
-            added = (*added, _SESSION_FLAG, self._launch.resume)
+            added = (_SESSION_FLAG, self._launch.resume, *added)
         return Prepared(arguments=(*arguments, *added), env=env, lacks_tools=lacks, resumes=resumes, begins_anew=anew)
 
     def start(self, listener: SignalListener, _pid: int, /) -> None:

@@ -22,8 +22,10 @@ from synapse.drivers.pty.adapters.codex import CodexSignals, has_words
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
+from tests.unit.drivers.pty.adapters.fake_opencode import FakeOpenCode
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.terminal.golden_screens import picture
 
 SESSION = "7cbe5f9e-2d57-4b3c-9c60-0d6c8c1f5b1a"
 TYPED = "[A2A:12345678:bob] do this"
@@ -249,7 +251,7 @@ async def test_the_session_of_a_copilot_is_the_one_that_it_has_open(tmp_path: Pa
 
     signals.look()
     other = sessions / "other" / "events.jsonl"
-    write(other, {"type": "session.start", "timestamp": OLD, "data": {}})
+    other.parent.mkdir()
     with (other.parent / f"inuse.{os.getpid()}.hold").open("w", encoding="utf-8"):
         signals.look()
         prompt = {"type": "user.message", "timestamp": "2026-11-15T11:00:00.000Z", "data": {"content": "x"}}
@@ -277,6 +279,28 @@ async def test_a_turn_of_gemini_names_its_session(tmp_path: Path) -> None:
     signals.stop()
 
     assert (before, noted.sessions) == ([], [SESSION])
+
+
+async def test_the_first_message_goes_into_the_resumed_conversation_though_opencode_does_not_show_it_yet(
+    tmp_path: Path,
+) -> None:
+    opencode(tmp_path, tmp_path)
+    noted, server = Noted(tmp_path), FakeOpenCode(sessions=[{"id": SESSION, "title": "Our work"}])
+    signals, listener = OpenCodeSignals(noted.launch), KeepingListener()
+    listener.shown = replace(picture("opencode/ready_empty"), title="OpenCode")
+    await server.open(int(signals.prepare(()).arguments[-1]))
+    signals.start(listener, 0)
+    try:
+        await until(lambda: signals.sender() is not None)
+        sender = signals.sender()
+        assert sender is not None
+        await sender.send("hello", "")
+    finally:
+        signals.stop()
+        await server.close()
+
+    assert [asked.path for asked in server.posts()] == ["/tui/select-session", f"/session/{SESSION}/prompt_async"]
+    assert noted.sessions == [SESSION]
 
 
 async def test_nothing_is_typed_into_gemini_before_it_has_loaded_the_session(tmp_path: Path) -> None:
