@@ -44,7 +44,7 @@ from synapse.registry.files import FileRegistry
 from synapse.teams.file import Team
 from synapse.teams.keeper import GIVEN_UP, TeamKeeper
 from synapse.teams.plan import Action, Running, Step
-from synapse.teams.source import team_file
+from synapse.teams.source import has_team, team_file
 from synapse.teams.starter import (
     KEEPER_OPTION,
     Outcome,
@@ -413,7 +413,7 @@ def run_ps(arguments: list[str]) -> int:
         print_json([{**row, "kept": row["team"] not in names} for row in rows])
         return DONE
     if not rows:
-        print_notice("No team is up.  (synapse up --example)")
+        print_notice(f"No team is up.  (synapse up{'' if has_team(current_folder()) else ' --example'})")
         return DONE
     now = SystemClock().now()
     shown = [

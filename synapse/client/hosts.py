@@ -275,8 +275,8 @@ def _hint_for(target: str, registry: FileRegistry) -> str:
     # An agent that has stopped leaves a log by its given name or id.
     if any(os.path.exists(os.path.join(home, "logs", f"{begin}{alias}.log")) for begin in ("", "synapse-")):
         return (
-            f"it has stopped: `synapse restart {alias}` starts it again, `synapse logs {alias}` says why it ended,\n"
-            "and `synapse send --queue` queues a message for its next start"
+            f"it has stopped: `synapse restart {alias}` starts it again\n"
+            f"(synapse logs {alias}; `synapse send --queue` keeps a message for its next start)"
         )
     return ""
 

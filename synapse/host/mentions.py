@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from synapse.client.attention import (
@@ -42,7 +43,7 @@ from synapse.client.views import (
 from synapse.client.watch import TaskFields, TaskWatch, WaitLeft
 from synapse.core.address import resolve, short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotResponding, SynapseError
+from synapse.core.errors import AgentNotFound, AgentNotResponding, SynapseError
 from synapse.core.types import Clock
 from synapse.registry.files import FileRegistry, is_alive
 
@@ -78,13 +79,29 @@ class MentionSender:
         self._awaited: set[AwaitedAnswer] = set()
 
     def resolve(self, name: str) -> str:
-        """Returns the id of the agent that `name` means, or an empty string: then the line goes to the program."""
+        """Returns the id of the agent that `name` means, or an empty string: then the line goes to the program.
+
+        Tells the person of a line that was probably meant for an agent that has stopped.
+        """
         try:
             return resolve(
                 name, [one for one in self._registry.entries() if one.agent_id != self._me.agent_id]
             ).agent_id
+        except AgentNotFound:
+            if self._was_here(name):
+                text = f"[{name}] has stopped, so this line went to {short_name(self._me)}"
+                with suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self.notify, text, f"synapse restart {name}")
+            return ""
         except (SynapseError, OSError):
             return ""
+
+    def _was_here(self, name: str) -> bool:
+        """Returns whether an agent had that name or id: it leaves a log. Other words after an @ are often files."""
+        if "/" in name or name in (self._me.name, short_name(self._me), self._me.agent_id):
+            return False
+        logs = Path(self._registry.folder).parent / "logs"
+        return any((logs / f"{begin}{name}.log").exists() for begin in ("", "synapse-"))
 
     def send(self, agent_id: str, text: str) -> None:
         """Sends from any thread, and notifies the person of the result."""

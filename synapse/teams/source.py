@@ -55,6 +55,12 @@ def team_file(path: str, here: str) -> Path:
     return Path(project) / PROJECT_FOLDER / FILE
 
 
+def has_team(here: str) -> bool:
+    """Returns whether the folder `here` is in a project with a team file."""
+    project = find_project(os.path.realpath(here))
+    return bool(project) and (Path(project) / PROJECT_FOLDER / FILE).is_file()
+
+
 def read_source(file: Path, home: Path) -> TeamSource:
     """Reads the team file at an absolute path, with the person's decision about it from the state folder `home`.
 

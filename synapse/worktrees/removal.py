@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from synapse.client.lines import short_path
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict
 from synapse.worktrees.ensure import locked
@@ -53,7 +54,7 @@ def remove_worktree(facts: Facts, running: Sequence[AgentEntry]) -> bool:
             raise Conflict(f"{path} is no longer a worktree of {repository.main}")
         facts = inspect(repository, known, running)
         if reasons := obstacles(facts):
-            raise Conflict(f"{path} is not removed: {'; '.join(reasons)}", hint=_way_out(facts))
+            raise Conflict(f"{short_path(str(path))} is not removed: {'; '.join(reasons)}", hint=_way_out(facts))
         git(repository.common, "worktree", "remove", str(path), seconds=CHECKOUT_SECONDS)
         record, branch = facts.record, facts.worktree.branch
         if record is None or not (record.made_branch and branch == record.branch and facts.is_merged):

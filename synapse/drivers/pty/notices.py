@@ -87,6 +87,7 @@ class Notices:
         self._undo: bytes | None = None
         """The bytes that remove the notice; None when it is not on the screen, or lies over a full screen."""
         self._is_overlay = False
+        self._painted_at = 0.0
         self._tail = b""
 
     def add(self, text: str, command: str = "") -> None:
@@ -122,7 +123,9 @@ class Notices:
             self._remove()
         if self._waiting and self._shown is None:
             self._begin(self._waiting.popleft(), now)
-        if self._shown and self._undo is None and not self._is_overlay:
+        # The program may have painted over its bottom row.
+        is_visible = self._output.last_output <= self._painted_at if self._is_overlay else self._undo is not None
+        if self._shown and not is_visible:
             self._put(self._shown)
         if self._shown is None:
             return 0.0 if self._waiting else None
@@ -138,6 +141,7 @@ class Notices:
         picture = self._screen.picture()
         if picture is None:
             return
+        self._is_overlay, self._painted_at = False, self._clock.monotonic()
         if edits_lines(self._terminal):
             # What has no command is not cut: it may be the person's own text, which is nowhere else.
             line = line_above(notice.fitted(picture.columns - 1) if notice.command else notice.text, picture)

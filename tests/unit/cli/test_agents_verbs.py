@@ -570,7 +570,7 @@ def test_the_error_tells_a_stopped_agent_from_one_that_never_existed(synapse: Cl
     log_of(home, "synapse-codex-8120")
 
     name = target.removeprefix("@")
-    hint = f"it has stopped: `synapse restart {name}` starts it again, `synapse logs {name}` says why"
+    hint = f"it has stopped: `synapse restart {name}` starts it again\n(synapse logs {name}; "
     assert hint in synapse("send", target, "hi").err
     assert "it has stopped" not in synapse("send", "codex-8121", "hi").err
 

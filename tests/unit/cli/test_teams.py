@@ -216,6 +216,16 @@ def test_the_file_of_a_project_is_trusted_with_the_project(
     assert f"With it, all of {place} would be trusted:\n  new\nIts authors" in synapse("up", "--dry-run").err
 
 
+def test_ps_without_a_team_says_what_to_type_here(synapse: Cli, folder: Path) -> None:
+    assert synapse("ps").err == "No team is up.  (synapse up --example)\n"
+    (folder / ".synapse").mkdir()
+    assert synapse("ps").err == "No team is up.  (synapse up --example)\n"
+
+    (folder / ".synapse" / "team.toml").touch()
+
+    assert synapse("ps").err == "No team is up.  (synapse up)\n"
+
+
 def test_a_projects_paths_start_at_the_project(synapse: Cli, project_file: Path) -> None:
     synapse("trust")
 

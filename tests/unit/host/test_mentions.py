@@ -62,6 +62,23 @@ async def test_a_line_is_sent_from_the_agent_at_whose_prompt_it_was_typed(tmp_pa
     assert (path, body["metadata"]["sender"]["sender_id"]) == ("/tasks/send", ME.agent_id)
 
 
+async def test_a_line_for_an_agent_that_has_stopped_goes_to_the_program_and_the_person_is_told(tmp_path: Path) -> None:
+    prompt = Prompt(FileRegistry(tmp_path / "registry"))
+    (tmp_path / "logs").mkdir()
+    for name in ("synapse-claude-8100", "coder", "synapse-codex-8120"):
+        (tmp_path / "logs" / f"{name}.log").touch()
+
+    # A file of the program, and the agent at whose prompt it was typed.
+    assert [prompt.mentions.resolve(name) for name in ("README.md", "src/coder", "claude-8100")] == ["", "", ""]
+    assert [prompt.mentions.resolve(name) for name in ("coder", "codex-8120")] == ["", ""]
+
+    told = [await prompt.next(), await prompt.next()]
+    assert told == [
+        ("[coder] has stopped, so this line went to claude-8100", "synapse restart coder"),
+        ("[codex-8120] has stopped, so this line went to claude-8100", "synapse restart codex-8120"),
+    ]
+
+
 async def test_a_suspended_host_gets_nothing(tmp_path: Path) -> None:
     with bystander() as process, FakeHost(tmp_path).serving() as host:
         host.entry.pid, host.entry.pid_started = process.pid, process.started

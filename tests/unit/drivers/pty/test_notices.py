@@ -184,6 +184,39 @@ def test_on_a_full_screen_the_notice_is_painted_over_again(raw: int) -> None:
     assert b"bottom" in bench.taken()
 
 
+def test_on_a_full_screen_the_notice_is_shown_again_when_the_program_paints(raw: int) -> None:
+    bench = Bench(raw, b"\x1b[?1049h\x1b[6;1Hbottom\x1b[1;1H> ")
+    bench.notices.add("note", "synapse show 1")
+    bench.notices.tick()
+    bench.taken()
+    bench.notices.tick()
+    assert bench.taken() == b""
+
+    bench.clock.advance(1)
+    bench.prints(b"\x1b[6;3Hpainted\x1b[1;1H> ")
+    bench.clock.advance(1)
+    bench.notices.tick()
+    assert b"\x1b[6;1H\x1b[0;7mnote  (synapse show 1)" in bench.taken()
+
+    bench.clock.advance(20)
+    assert bench.notices.tick() is None
+    assert b"bopainted" in bench.taken()
+
+
+def test_a_notice_follows_a_program_that_leaves_its_full_screen(raw: int) -> None:
+    bench = Bench(raw, b"> \x1b[?1049h\x1b[6;1Hbottom")
+    bench.notices.add("note", "synapse show 1")
+    bench.notices.tick()
+    bench.taken()
+
+    bench.clock.advance(1)
+    bench.prints(b"\x1b[?1049l")
+    bench.clock.advance(1)
+    bench.notices.tick()
+
+    assert bench.taken().startswith(b"\x1b7\x1b[0;7m note  (synapse show 1)")
+
+
 def test_one_notice_follows_the_other(raw: int) -> None:
     bench = Bench(raw, b"> ")
     bench.notices.add("one")
