@@ -131,7 +131,9 @@ async def test_a_viewer_is_shown_how_to_leave_and_then_has_the_programs_screen_a
         if not waits:
             seat.types("x")
         seat.reads_until(lambda: not shown(seat).lines[-1].strip(), "the bottom row without the note")
-        assert shown(seat).lines[:-1] == (before.lines[:-1] if waits else typed(before.lines[:-1]))
+        expected = before.lines[:-1] if waits else typed(before.lines[:-1])
+        # What was typed comes back from the program, a moment after the note has gone.
+        seat.reads_until(lambda: shown(seat).lines[:-1] == expected, "the program's screen")
         seat.types("\x1d")
         seat.sees(b"\x1b[?1049l\x1b[23;2t")
 
