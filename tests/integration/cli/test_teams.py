@@ -290,7 +290,7 @@ def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
 
 def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -> None:
     team.write(db="script", web='dummy\nafter = ["db"]')
-    team.up("db")
+    assert team.up("db").err.endswith("\nOf the team shop, db is up  (synapse ps)\n")
     background = team.keeper()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
         notices.settimeout(30)
