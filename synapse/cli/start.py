@@ -8,6 +8,7 @@ its host has ended             it is started as its last run was, by the record 
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,15 +23,19 @@ from synapse.cli.tasks import stored_queue
 from synapse.cli.trust import settings_here
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import GATEWAY, current_folder, find_agent, open_gateways, open_registry
+from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import NotFound, PortTaken, StoreFailed, UnsupportedOperation
 from synapse.host.background import HostLaunch, require_own_process, restart_host, start_host, stop_host
 from synapse.host.conversations import RESUME, LastRun, last_runs
+from synapse.host.ends import read_end
 from synapse.host.identity import SCRIPTED
 from synapse.host.membership import membership_of
 from synapse.registry.files import FileRegistry, gateways, is_alive
+from synapse.teams.keeper import starts_again
+from synapse.teams.state import TeamStore
 
 START_EXAMPLES = """
 synapse start codex
@@ -163,12 +168,33 @@ def _find_each(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     if GATEWAY in names and not matching(GATEWAY, [*known_gateways.entries(), *registry.written()]):
         raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
     found = (
-        find_agent(name, known_gateways if matching(name, known_gateways.entries()) else registry) for name in names
+        _crashed_member(name, registry)
+        or find_agent(name, known_gateways if matching(name, known_gateways.entries()) else registry)
+        for name in names
     )
     entries = list({entry.agent_id: entry for entry in found}.values())
     for entry in entries:
         require_own_process(entry)
     return entries
+
+
+def _crashed_member(name: str, registry: FileRegistry) -> AgentEntry | None:
+    """Returns a member of a team that has crashed, and that its keeper is about to start again; None if there is none.
+
+    Waits for a start that is under way.
+    """
+    store = TeamStore(load_settings().home)
+    for team in store.teams():
+        with store.lock(team.name, SystemClock()) if team.member(name) else nullcontext():
+            member = (store.read(team.name) or team).member(name)
+            if member is None or matching(name, registry.entries()):
+                continue
+            if starts_again(member.restart, read_end(load_settings().home, member.agent_id, *member.process)):
+                pid, started = member.process
+                return AgentEntry(
+                    member.agent_id, member.launch.verb[0], name=name, inbox=name, pid=pid, pid_started=started
+                )
+    return None
 
 
 def run_restart(arguments: list[str]) -> int:

@@ -145,18 +145,27 @@ class _Up:
         log_to(self._settings.logs, keeper_log(self._team.name))
         keeper = new_keeper(self._team.name, self._settings)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            self._take_over()
+        code = DONE
+
+        def begin() -> bool:
+            nonlocal code
             with self._store.lock(self._team.name, self._clock):
                 outcomes = self._bring_up()
-            code = self._summary(outcomes)
+            summary = self._summary(outcomes)
             if all(outcome.result is Result.FAILED for outcome in outcomes):
-                return code
-            if not keeper.run(foreground=True, ready=lambda: notify(f"Team {self._team.name} is up")):
+                code = summary
+                return False
+            notify(f"Team {self._team.name} is up")
+            return True
+
+        try:
+            self._take_over()
+            # It keeps the team from before the first start: another `synapse up` would start a keeper meanwhile.
+            if not keeper.run(foreground=True, begin=begin):
                 raise self._kept_already()
         except KeyboardInterrupt:
             self._stop_all(keeper.started | self._started)
-        return DONE
+        return code
 
     def _take_over(self) -> None:
         """Ends the keeper in the background; refuses to end one that is a service."""

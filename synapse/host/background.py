@@ -202,6 +202,8 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
             f"the process of {entry.agent_id} is not visible from here, so it cannot be stopped",
             hint="run the command outside of the sandbox",
         )
+    else:
+        _record_stop(entry, registry)
     registry.remove_dead(entry)
 
 

@@ -14,7 +14,6 @@ than the store has visible tasks.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -29,6 +28,7 @@ from synapse.store.file import file_lock, lock_path, uri
 from synapse.store.lost_files import StoreFiles
 from synapse.store.queries import query, text_key
 from synapse.store.search_words import Search, normalized, text_of_task
+from synapse.store.side_file import create_private, identity_at, transaction
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class SearchIndex:
 
     def _index_next(self, connection: sqlite3.Connection, end: float) -> None:
         """Indexes the tasks of the next appends in one transaction: of one at least, then until `end`."""
-        with _transaction(connection):
+        with transaction(connection):
             done = connection.execute("SELECT seq, task, task_id FROM progress").fetchone()
             if not _is_of_store(connection, *done):
                 for statement in _TABLES:
@@ -174,7 +174,7 @@ class SearchIndex:
         connection = self._connected()
         is_done = False
         while not is_done:
-            with self._locked(self._lock_timeout), _transaction(connection):
+            with self._locked(self._lock_timeout), transaction(connection):
                 gone = connection.execute(query("docs_to_forget"), (_FORGOTTEN_AT_ONCE,)).fetchall()
                 for (number,) in gone:
                     _remove(connection, number)
@@ -187,7 +187,7 @@ class SearchIndex:
     @contextmanager
     def _locked(self, seconds: float) -> Generator[None]:
         """Holds the right to write the index. Raises StoreLocked when another process holds it for `seconds`."""
-        _create_private(lock_path(self._path))
+        create_private(lock_path(self._path))
         with file_lock(self._path, seconds):
             yield
 
@@ -195,10 +195,10 @@ class SearchIndex:
         """Returns the connection to the index at the path and to the store. Raises StoreLost or StoreTooNew."""
         self._files.require()
         generation = self._files.generation
-        if self._connection is None or self._opened != (generation, _identity_at(self._path)):
+        if self._connection is None or self._opened != (generation, identity_at(self._path)):
             self.close()
             self._connection = self._open()
-            self._opened = (generation, _identity_at(self._path))
+            self._opened = (generation, identity_at(self._path))
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -207,7 +207,7 @@ class SearchIndex:
                 if not self._path.exists():
                     # SQLite would take a log that is left of a deleted index for the log of the new one.
                     self._unlink("-wal", "-shm")
-                    _create_private(self._path)
+                    create_private(self._path)
         connection = sqlite3.connect(
             uri(self._path), uri=True, timeout=self._lock_timeout, isolation_level=None, check_same_thread=False
         )
@@ -244,7 +244,7 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    with _transaction(connection):
+    with transaction(connection):
         for statement in _TABLES:
             connection.execute(statement)
         connection.execute(f"PRAGMA main.application_id = {_APPLICATION_ID}")
@@ -252,7 +252,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _progress(connection: sqlite3.Connection) -> SearchProgress:
-    with _transaction(connection, write=False):
+    with transaction(connection, write=False):
         seq, number, task_id = connection.execute("SELECT seq, task, task_id FROM progress").fetchone()
         last = reader.last_seq(connection)
         return SearchProgress(seq if _is_of_store(connection, seq, number, task_id) else 0, last)
@@ -294,32 +294,5 @@ def _remove(connection: sqlite3.Connection, number: int) -> None:
 
 def _has_too_many(connection: sqlite3.Connection) -> bool:
     """Whether the index has more tasks than the store shows; it has been brought up to date."""
-    with _transaction(connection, write=False):
+    with transaction(connection, write=False):
         return bool(connection.execute(query("has_docs_to_forget")).fetchone()[0])
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, *, write: bool = True) -> Generator[None]:
-    """Runs statements on one state of index and store. Only the index is written: the store is attached read-only."""
-    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _create_private(path: Path) -> None:
-    # Only if it is missing: closing a descriptor drops the locks that this process has on a database.
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def _identity_at(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

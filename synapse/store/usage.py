@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -38,6 +37,7 @@ from synapse.core.usage import (
     UsageTotal,
 )
 from synapse.store.file import store_error, uri
+from synapse.store.side_file import create_private, identity_at, transaction
 
 log = logging.getLogger(__name__)
 
@@ -274,7 +274,7 @@ class UsageWriter:
         """Writes statements in one transaction; returns whether they are done with."""
         try:
             connection = self._connected()
-            with _transaction(connection):
+            with transaction(connection):
                 if not self._has_named_agent:
                     connection.execute(_NAME_AGENT, self._agent)
                 for statement, values in batch:
@@ -316,10 +316,10 @@ class UsageWriter:
         connection.execute("DELETE FROM turns WHERE at < ?", (before,))
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is None or self._opened != _identity_at(self._path):
+        if self._connection is None or self._opened != identity_at(self._path):
             self._close_connection()
             self._connection = _open(self._path)
-            self._opened = _identity_at(self._path)
+            self._opened = identity_at(self._path)
             self._has_named_agent = False
         return self._connection
 
@@ -342,12 +342,12 @@ def _open(path: Path) -> sqlite3.Connection:
     """Opens the file, which is made if it is missing. Raises OSError, sqlite3.Error or StoreTooNew."""
     if not path.exists():
         make_folders(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        create_private(path)
     connection = _connect(path)
     try:
         if _schema_of(connection, path) < SCHEMA:
             connection.execute("PRAGMA journal_mode = WAL")
-            with _transaction(connection):
+            with transaction(connection):
                 # Another process may have made the tables meanwhile.
                 if _schema_of(connection, path) < SCHEMA:
                     for statement in _TABLES:
@@ -428,18 +428,6 @@ def _total(sums: Sequence[Any]) -> UsageTotal:
     )
 
 
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
 def _port_in(agent_id: str) -> int:
     end = agent_id.rpartition("-")[2]
     return int(end) if end.isascii() and end.isdigit() else 0
@@ -448,11 +436,3 @@ def _port_in(agent_id: str) -> int:
 def _storable(text: str) -> str:
     # SQLite cannot hold a lone surrogate, which a CLI may have written as an escape.
     return text.encode("utf-8", "replace").decode("utf-8")[:500]
-
-
-def _identity_at(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

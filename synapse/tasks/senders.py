@@ -91,7 +91,7 @@ class SenderRule:
             return
         if caller.is_agent:
             self._check_agent(caller, next((one for one in agents if one.agent_id == caller.agent_id), None))
-        elif caller.is_dashboard or (caller.is_person and (claimed is None or claimed.sender_id in ("", PERSON))):
+        elif caller.is_dashboard or (caller.may_decide and (claimed is None or claimed.sender_id in ("", PERSON))):
             if A_PERSON not in self.accepts:
                 way = "add `person` to its `accepts` in the team file" if self.team else "use --accept-from person"
                 hint = f"type in its own terminal (synapse attach {self.agent}), or {way}"

@@ -79,8 +79,11 @@ class TeamKeeper:
         self.started: set[str] = set()
         """The names of the agents that this keeper has started."""
 
-    def run(self, *, foreground: bool = False, ready: Callable[[], None] = lambda: None) -> bool:
-        """Keeps the team until it is down, or needs no keeper; returns False at once if it has a keeper already."""
+    def run(self, *, foreground: bool = False, begin: Callable[[], bool] = lambda: True) -> bool:
+        """Keeps the team until it is down, or needs no keeper; returns False at once if it has a keeper already.
+
+        Calls `begin` first, as the team's only keeper; if that returns False, there is nothing to keep.
+        """
         with self._store.try_keep(self._team) as is_held:
             if not is_held:
                 return False
@@ -92,8 +95,8 @@ class TeamKeeper:
             )
             self._store.write_keeper(self._team, me)
             log.info("keeper_started", extra={"team": self._team})
-            ready()
-            while self.look(stays=foreground):
+            is_kept = begin()
+            while is_kept and self.look(stays=foreground):
                 select.select([], [], [], WATCH_SECONDS)
             log.info("keeper_stopped", extra={"team": self._team})
         return True
@@ -129,7 +132,10 @@ class TeamKeeper:
         if not watch.has_ended:
             member = self._judge(member, watch, now)
         if watch.due is not None and now >= watch.due:
-            member = self._start_again(member, watch)
+            # A person may have stopped it since it ended.
+            if starts_again(member.restart, read_end(self._home, member.agent_id, *member.process)):
+                return self._start_again(member, watch)
+            watch.due = None
         return member
 
     def _judge(self, member: MemberRecord, watch: _Watch, now: float) -> MemberRecord:

@@ -15,6 +15,7 @@ import pytest
 
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from synapse.cli.start import command_line
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.host.ends import EndReason, HostEnd, read_end
 from synapse.registry.files import FileRegistry, start_time
@@ -206,6 +207,32 @@ def test_a_killed_agent_comes_back_and_a_stopped_one_does_not(team: TeamSession)
     assert team.results() == {"db": ("unchanged", ""), "web": ("started", "")}
 
 
+def test_an_agent_that_has_crashed_can_be_stopped_before_it_comes_back(team: TeamSession) -> None:
+    team.write(db="dummy")
+    team.up()
+    keeper, host = team.keeper(), team.entries()["db"].pid
+
+    def suspended() -> bool:
+        os.kill(keeper, signal.SIGSTOP)
+        with TeamStore(team.home).try_lock("shop") as is_free:
+            if not is_free:
+                os.kill(keeper, signal.SIGCONT)
+            return is_free
+
+    until(suspended, "the keeper to be suspended between two looks")
+    try:
+        os.kill(host, signal.SIGKILL)
+        until(lambda: "db" not in team.entries(), "the host to be gone")
+        stopped = team.run("stop", "db")
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+    assert (stopped.code, stopped.err) == (DONE, "db stopped\n")
+    ended = until(lambda: team.logged("agent_ended", "db"), "the keeper to see the end of db")
+    assert (ended["reason"], ended["starts_again"]) == ("stopped", False)
+    assert team.run("stop", "db").code == NOT_FOUND
+
+
 def test_the_end_of_a_program_counts_by_its_status(team: TeamSession) -> None:
     team.write(db="dummy", web='dummy\nrestart = "never"')
     team.up()
@@ -286,6 +313,21 @@ def test_two_files_cannot_be_up_as_one_team(team: TeamSession) -> None:
     assert ran.code == REFUSED
     assert f"a team 'shop' is up already, from {team.file}" in ran.err
     assert team.states() == {"db": "ready"}
+
+
+def test_a_service_is_the_keeper_before_it_starts_an_agent(team: TeamSession) -> None:
+    team.write(db="dummy")
+    store = TeamStore(team.home)
+    with store.lock("shop", SystemClock()):
+        service = subprocess.Popen([*COMMAND, "up", "--foreground", str(team.file)], cwd=team.folder, env=team.environ)
+        # Otherwise a command that comes next would start another one.
+        keeper = until(lambda: store.keeper("shop"), "the service to keep the team")
+    assert (keeper.pid, keeper.foreground) == (service.pid, True)
+    until(lambda: team.states() == {"db": "ready"}, "the agent to be ready")
+
+    service.terminate()
+    assert service.wait(30) == 0
+    assert team.entries() == {}
 
 
 def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -> None:

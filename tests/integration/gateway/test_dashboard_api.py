@@ -19,6 +19,8 @@ import httpcore
 import pytest
 
 from synapse.dialects.paths import DASHBOARD_OPERATIONS
+from synapse.host.background import stop_host
+from synapse.registry.files import FileRegistry
 from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import PATIENCE, scripted_host
 from tests.conformance.wire_client import Event, Reply, WireClient
@@ -419,6 +421,11 @@ def test_a_page_of_a_gateway_that_was_killed_goes_on_at_the_next_one(tmp_path: P
                 last = second.last_seq()
                 after.until_seq(last)
                 after.until_row("ada", "done")
+        # The killed gateway could not stop the agent that it had started.
+        known = FileRegistry(home / "registry")
+        for entry in known.entries():
+            if entry.name == "terminal":
+                stop_host(entry, known)
 
     cut = int(before.cursor)
     assert [seq for seq in before.seqs if seq <= cut] + after.seqs == list(range(1, last + 1))

@@ -97,6 +97,10 @@ def test_a_person_is_accepted_in_a_shell_and_in_the_dashboard(caller: Caller) ->
     assert not accepts("team lead key.dashboard", caller)
 
 
+def test_a_person_counts_only_at_a_terminal_where_the_settings_demand_one() -> None:
+    assert not accepts("person", Caller(via_socket=True, terminal_doubt="it has no terminal"))
+
+
 def test_a_person_who_names_another_sender_is_nobody() -> None:
     assert accepts("person", A_PERSON, claimed="user")
     assert not accepts("person lead", A_PERSON, claimed="synapse-claude-8100", agents=(LEAD,))

@@ -146,6 +146,15 @@ def test_an_agent_that_was_stopped_or_is_done_stays_ended(kept: Kept, end: HostE
     assert kept.starts == 0
 
 
+def test_an_agent_that_a_person_stops_after_its_crash_stays_ended(kept: Kept) -> None:
+    crashed = kept.hosts.running()
+    kept.crash()
+    write_end(kept.hosts.home, crashed, STOPPED)
+    kept.pass_time(1000)
+
+    assert kept.starts == 0
+
+
 def test_a_record_of_an_earlier_host_does_not_excuse_a_crash(kept: Kept) -> None:
     earlier = AgentEntry("synapse-dummy-8190", "dummy", pid=1, pid_started=1)
     write_end(kept.hosts.home, earlier, STOPPED)
