@@ -13,7 +13,7 @@ from typing import Any, Final
 from synapse.cli.live_line import LiveLine
 from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser
-from synapse.cli.tables import painted
+from synapse.cli.tables import line_width, painted
 from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.client.attention import (
     find_option,
@@ -26,7 +26,7 @@ from synapse.client.attention import (
 )
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
-from synapse.client.lines import plain
+from synapse.client.lines import plain, width
 from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name
@@ -115,7 +115,10 @@ def _block(item: dict[str, Any], now: datetime) -> list[str]:
     lasting = how_long(item["asked_at"], now)
     head = f"{painted(item['name'], WAITING)}  {task}  {plain(str(item['kind']))}  {lasting}".rstrip()
     lines = question_lines(question) if question else [plain(str(item["title"]))]
-    return [head, *(f"  {line}" for line in lines), f"  → {plain(str(item['next']))}"]
+    step = f"  → {plain(str(item['next']))}"
+    # Each command on a line of its own, where they would break in the middle of a word.
+    steps = [step] if width(step) <= line_width() else step.replace(" | ", "\n  → ").split("\n")
+    return [head, *(f"  {line}" for line in lines), *steps]
 
 
 def run_approve(arguments: list[str]) -> int:

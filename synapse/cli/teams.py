@@ -221,6 +221,10 @@ class _Up:
             )
         elif failed:
             print_notice(f"{failed} of {len(outcomes)} agents of the team {self._team.name} failed  (synapse ps)")
+        elif self._names:
+            brought = ", ".join(outcome.name for outcome in outcomes)
+            verb = "is" if len(outcomes) == 1 else "are"
+            print_notice(f"Of the team {self._team.name}, {brought} {verb} up  (synapse ps)")
         else:
             print_notice(f"The team {self._team.name} is up  (synapse ps)")
         return FAILED if failed else DONE

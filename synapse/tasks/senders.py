@@ -93,9 +93,8 @@ class SenderRule:
             self._check_agent(caller, next((one for one in agents if one.agent_id == caller.agent_id), None))
         elif caller.is_dashboard or (caller.may_decide and (claimed is None or claimed.sender_id in ("", PERSON))):
             if A_PERSON not in self.accepts:
-                hint = (
-                    f"type in its own terminal (`synapse attach {self.agent}`), or start it with --accept-from person"
-                )
+                way = "add `person` to its `accepts` in the team file" if self.team else "use --accept-from person"
+                hint = f"type in its own terminal (synapse attach {self.agent}), or {way}"
                 raise self._refusal("a person", hint)
         elif caller.name and not caller.is_anonymous:
             if KEY + caller.name not in self.accepts:

@@ -332,7 +332,7 @@ def test_a_service_is_the_keeper_before_it_starts_an_agent(team: TeamSession) ->
 
 def test_a_service_keeps_its_team_and_stops_what_it_started(team: TeamSession) -> None:
     team.write(db="script", web='dummy\nafter = ["db"]')
-    team.up("db")
+    assert team.up("db").err.endswith("\nOf the team shop, db is up  (synapse ps)\n")
     background = team.keeper()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
         notices.settimeout(30)

@@ -81,6 +81,17 @@ def test_approvals_show_each_question_and_the_command_to_type(synapse: Cli, star
     ]
 
 
+def test_commands_that_do_not_fit_stand_below_each_other(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, task_id = asking(start)
+    monkeypatch.setattr("synapse.cli.approvals.line_width", lambda: 40)
+
+    lines = synapse("approvals").out.splitlines()
+
+    assert lines[-2:] == [f"  → synapse approve {task_id[:8]}", f"  → synapse deny {task_id[:8]}"]
+
+
 @pytest.mark.parametrize("number", ["1. ", ""])
 def test_the_explanation_of_an_option_is_printed_once(synapse: Cli, start: HostFactory, number: str) -> None:
     asking(start, {**CHOICE, "detail": f"it wants to know\n{number}main: the default"})

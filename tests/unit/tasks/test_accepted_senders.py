@@ -15,6 +15,7 @@ from synapse.core.requests import CreateTask, LeaveTask, SendMessage, SubscribeT
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.task_metadata import opening_metadata, unverified
 from synapse.tasks.journal import Journal
+from synapse.tasks.senders import SenderRule
 from tests.fakes.driver import FakeDriver
 from tests.fakes.facts import TASK, opened
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
@@ -54,6 +55,15 @@ async def test_a_message_of_another_sender_is_refused_and_not_stored(
 
     assert await tasks_of(harness) == []
     assert harness.worker.waiting == ()
+
+
+@pytest.mark.parametrize(("team", "way"), [("", "use --accept-from person"), ("shop", "in the team file")])
+def test_a_person_who_is_refused_is_told_what_to_change(team: str, way: str) -> None:
+    with pytest.raises(SenderNotAccepted) as refused:
+        SenderRule("vault", team, ("lead",)).check(None, A_PERSON, [])
+
+    assert refused.value.hint.startswith("type in its own terminal (synapse attach vault), or ")
+    assert refused.value.hint.endswith(way)
 
 
 async def test_an_accepted_sender_is_taken() -> None:
