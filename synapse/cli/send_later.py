@@ -21,9 +21,11 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import SendMessage
 from synapse.core.task import DEFAULT_PRIORITY
 from synapse.dialects.task_json import task_object
+from synapse.host.conversations import last_runs
 from synapse.host.identity import check_name, inbox_of
 from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
+from synapse.tasks.senders import SenderRule
 
 _ID_PREFIX: Final = "synapse-"
 _USED_SETTINGS: Final = ("max_body_bytes", "queue_limit", "message_ttl")
@@ -49,9 +51,21 @@ def send_later(target: str, past: list[AgentEntry], body: dict[str, Any], option
         print_json({"task": task, "reply": None, "receipt": "queued"})
     else:
         print_notice(f"[→ {target}] queued until it starts  (task {task['id'][:8]}, synapse queue)")
+    _warn_of_refusal(inbox, str(task["id"]), settings)
     if agent_id == inbox:
         _warn_of_misspelt_profile(agent_id, str(task["id"]), settings)
     return 0
+
+
+def _warn_of_refusal(inbox: str, task_id: str, settings: Settings) -> None:
+    """Prints a warning if the agent accepted some senders only in its last run: nothing proves who queued a message."""
+    last = next((run.entry for run in last_runs(settings.home) if run.entry.inbox == inbox), None)
+    rule = SenderRule.of(last) if last else None
+    if rule and not rule.is_open:
+        print_notice(
+            f"Warning: {rule.agent} accepts messages only from {plain(rule.in_words())}, and refuses what was queued "
+            f"while it did not run. Send it when it runs  (synapse cancel {task_id[:8]})"
+        )
 
 
 def _warn_of_misspelt_profile(name: str, task_id: str, settings: Settings) -> None:

@@ -317,7 +317,11 @@ def test_a_message_that_was_queued_while_the_agent_was_stopped_is_rejected_and_n
     port = house.entry("archive")["port"]
     assert house.run("stop", "archive").code == 0
 
-    queued = house.run("send", "archive", "of nobody", "--queue", "--json").json["task"]["id"]
+    sent = house.run("send", "archive", "of nobody", "--queue", "--json")
+    queued = sent.json["task"]["id"]
+    assert "archive accepts messages only from a person, and refuses what was queued while it did not run" in " ".join(
+        sent.err.split()
+    )
     house.start("archive", "--accept-from", "person", port=port)
     assert house.run("send", "archive", "of a person", "--response", "--timeout", str(PATIENCE)).code == 0
 

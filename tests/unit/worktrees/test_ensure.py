@@ -86,13 +86,13 @@ def test_a_process_that_is_about_to_start_an_agent_there_keeps_it(repository: Pa
     asking += "ensure_worktree(Path(sys.argv[1]), 'codex', running=()); print('mine', flush=True); sys.stdin.read()"
     # This process has asked first.
     other = subprocess.run(
-        [sys.executable, "-c", asking, str(repository)], capture_output=True, text=True, check=False, input=""
+        [sys.executable, "-c", asking, str(repository)], capture_output=True, encoding="utf-8", check=False, input=""
     )
     assert "codex is in the worktree" in other.stderr
     admin_file(repository, "codex").write_text('{"agent": "codex", "branch": "", "base": ""}', encoding="utf-8")
 
     with subprocess.Popen(
-        [sys.executable, "-c", asking, str(repository)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", asking, str(repository)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     ) as launcher:
         assert launcher.stdout is not None
         assert launcher.stdin is not None
