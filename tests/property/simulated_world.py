@@ -133,6 +133,8 @@ class World:
         self._last_output = 0.0
         self._last_key = float("-inf")
         self._draft = PersonDraft()
+        self._hidden_keys = False
+        """A person typed while the last page of a program that then hangs was on its way: it looks like a reaction."""
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._stream_free_at = 0.0
@@ -163,6 +165,8 @@ class World:
     def _happen(self, happening: Happening) -> None:
         match happening.what:
             case "keys":
+                hangs = self.scenario.quirk is Quirk.HANGS
+                self._hidden_keys = self._hidden_keys or (hangs and self.now <= self._stream_free_at)
                 if self._draft.typed(happening.keys, self.scenario.kernel):
                     self._last_key = self.now
                 self._schedule(self.program.receive(happening.keys, PERSON))
@@ -258,7 +262,7 @@ class World:
         elif self.profile.prompt is not None:
             seen = shown(self.screen.picture(), self.profile, self.scenario.text)
             assert seen is not Shown.FOREIGN, "Enter pressed on a text that is not ours"
-        if not self.writes and self.profile.prompt is not None:
+        if not self.writes and self.profile.prompt is not None and not self._hidden_keys:
             assert not self.program.draft, "typed behind what a person has in the line"
         self.writes.append(data)
         self._schedule(self.program.receive(data, SYNAPSE))
