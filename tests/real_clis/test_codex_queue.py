@@ -213,19 +213,21 @@ def kill_host_while_it_sends(bench: Bench, has_arrived: Callable[[], bool]) -> s
     guards = [pid for pid, command in processes.items() if "server_guard" in command]
     for pid in (*servers, *guards):
         os.kill(pid, signal.SIGSTOP)
-    task_id = send(bench, "queued:2")
-    eventually(lambda: "typed" in steps(bench, task_id))
-    for _ in range(20):
-        # The receipt comes before the message: a host that has answered so often since has given it to its server.
-        bench.synapse("status", AGENT, "--json")
-    # Stopped before it is killed: a server may drop what it has not read yet when a connection ends.
-    os.kill(entry.pid, signal.SIGSTOP)
-    for pid in servers:
-        os.kill(pid, signal.SIGCONT)
-    eventually(has_arrived)
-    os.kill(entry.pid, signal.SIGKILL)
-    for pid in guards:
-        os.kill(pid, signal.SIGCONT)
+    try:
+        task_id = send(bench, "queued:2")
+        eventually(lambda: "typed" in steps(bench, task_id))
+        for _ in range(20):
+            # The receipt comes before the message: a host that has answered so often since has given it to its server.
+            bench.synapse("status", AGENT, "--json")
+        # Stopped before it is killed: a server may drop what it has not read yet when a connection ends.
+        os.kill(entry.pid, signal.SIGSTOP)
+        for pid in servers:
+            os.kill(pid, signal.SIGCONT)
+        eventually(has_arrived)
+    finally:
+        os.kill(entry.pid, signal.SIGKILL)
+        for pid in (*servers, *guards):
+            os.kill(pid, signal.SIGCONT)
     eventually(lambda: not bench.workbench.processes())
     return task_id
 
