@@ -24,6 +24,21 @@ _MOST_TOKENS: Final = 1 << 40
 _MOST_DOLLARS: Final = 1_000_000
 _LATEST_TIME: Final = 1 << 47
 _SESSION_CONTEXT: Final = "<session_context>"
+_ROLLOUT_COUNTS: Final = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_input_tokens",
+    "output_tokens",
+    "reasoning_output_tokens",
+)
+_SERVER_COUNTS: Final = (
+    "inputTokens",
+    "cachedInputTokens",
+    "cacheWriteInputTokens",
+    "outputTokens",
+    "reasoningOutputTokens",
+)
+"""The names of Codex's counts in its rollout, and those of its app-server."""
 
 
 class UsageReader(Protocol):
@@ -85,14 +100,7 @@ class CodexRolloutUsage:
             case "event_msg" if text_at(payload, "type") == "token_count":
                 info = table_at(payload, "info")
                 last = table_at(info, "last_token_usage")
-                cached, written = _count(last, "cached_input_tokens"), _count(last, "cache_write_input_tokens")
-                tokens = TokenCounts(
-                    input=max(0, _count(last, "input_tokens") - cached - written),
-                    output=_count(last, "output_tokens"),
-                    cache_read=cached,
-                    cache_write=written,
-                    reasoning=_count(last, "reasoning_output_tokens"),
-                )
+                tokens = _codex_tokens(last, _ROLLOUT_COUNTS)
                 request = _codex_request(self._turn, _count(table_at(info, "total_token_usage"), "total_tokens"))
                 at = _moment(text_at(record, "timestamp"))
                 return _report(self._session, request, tokens, turn=self._turn, model=self._model, at=at)
@@ -119,14 +127,7 @@ class CodexServerUsage:
             case "thread/tokenUsage/updated":
                 usage, turn = table_at(params, "tokenUsage"), text_at(params, "turnId")
                 last = table_at(usage, "last")
-                cached, written = _count(last, "cachedInputTokens"), _count(last, "cacheWriteInputTokens")
-                tokens = TokenCounts(
-                    input=max(0, _count(last, "inputTokens") - cached - written),
-                    output=_count(last, "outputTokens"),
-                    cache_read=cached,
-                    cache_write=written,
-                    reasoning=_count(last, "reasoningOutputTokens"),
-                )
+                tokens = _codex_tokens(last, _SERVER_COUNTS)
                 request = _codex_request(turn, _count(table_at(usage, "total"), "totalTokens"))
                 at = _at_milliseconds(record.get("emittedAtMs"))
                 return _report(thread, request, tokens, turn=turn, model=self._models.get(thread, ""), at=at)
@@ -252,6 +253,18 @@ def _report(  # noqa: PLR0913 - the fields of a report
     if not session or not request or not tokens.total:
         return None
     return UsageReport(session=session, request=request, turn=turn, model=model, tokens=tokens, cost=cost, at=at)
+
+
+def _codex_tokens(counts: Record, names: tuple[str, ...]) -> TokenCounts:
+    """Returns Codex's counts of one request, in which the cache is part of the input."""
+    read, cached, written, output, reasoning = (_count(counts, name) for name in names)
+    return TokenCounts(
+        input=max(0, read - cached - written),
+        output=output,
+        cache_read=cached,
+        cache_write=written,
+        reasoning=reasoning,
+    )
 
 
 def _codex_request(turn: str, session_tokens: int) -> str:
