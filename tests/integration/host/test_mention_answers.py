@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,11 +14,11 @@ import pytest
 from synapse.client.http import HostAddress, request
 from tests.integration.attach.seat import Seat, seated
 from tests.integration.cli.session import COMMAND, Session, session
+from tests.integration.waiting import until
 from tests.samples.ports import own_port
 
 pytestmark = pytest.mark.integration
 
-BOUND = 20
 FULL_SCREEN = """
 import os, sys, termios, tty
 tty.setraw(0)
@@ -127,14 +126,13 @@ def test_with_the_setting_off_the_line_is_only_sent(here: Session) -> None:
         seat.sees("> ")
         types_line(seat, "@bob hello")
         seat.sees("[→ bob] sent")
-        end = time.monotonic() + BOUND
-        while not (tasks := tasks_of(bob)) or tasks[0]["status"] != "completed":
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        done = until(
+            lambda: next((task for task in tasks_of(bob) if task["status"] == "completed"), None), "bob's answer"
+        )
         seat.types("exit\r")
         seat.reads_to_end()
     assert b"[\xe2\x86\x90 bob]" not in seat.seen
-    assert "response_expected" not in tasks[0]["metadata"]
+    assert "response_expected" not in done["metadata"]
 
 
 def test_when_the_asking_agent_ends_meanwhile_the_task_has_the_answer(here: Session) -> None:
@@ -145,11 +143,12 @@ def test_when_the_asking_agent_ends_meanwhile_the_task_has_the_answer(here: Sess
         task = seat.matches(r"\[→ bob\] sent \(task ([0-9a-f]{8})\)")[1]
         seat.types("exit\r")
         seat.reads_to_end()
-    end = time.monotonic() + BOUND
-    while (found := here.run("status", task, "--json").json["task"])["status"] != "completed":
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    assert "waited 2 s" in str(found["artifacts"])
+
+    def answered() -> dict[str, Any] | None:
+        found: dict[str, Any] = here.run("status", task, "--json").json["task"]
+        return found if found["status"] == "completed" else None
+
+    assert "waited 2 s" in str(until(answered, "the answer")["artifacts"])
 
 
 def test_the_answer_of_an_agent_that_restarted_meanwhile_still_comes(here: Session) -> None:
