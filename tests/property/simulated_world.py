@@ -166,7 +166,7 @@ class World:
         match happening.what:
             case "keys":
                 hangs = self.scenario.quirk is Quirk.HANGS
-                self._hidden_keys = self._hidden_keys or (hangs and self.now <= self._stream_free_at)
+                self._hidden_keys = self._hidden_keys or (hangs and self.now <= self._stream_free_at + GRAIN)
                 if self._draft.typed(happening.keys, self.scenario.kernel):
                     self._last_key = self.now
                 self._schedule(self.program.receive(happening.keys, PERSON))
