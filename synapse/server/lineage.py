@@ -218,7 +218,7 @@ def _read(pid: int, proc: str) -> Lineage:
     at = pid
     while not doubt:
         try:
-            process, parent = _stat(at, proc)
+            process, parent = _stat(at, proc, may_have_exited=bool(processes))
         except OSError as error:
             # Init has no parent; where it is hidden from us, so are the processes of all other users.
             doubt = "" if at == 1 and processes else f"process {at} above it cannot be read: {error.strerror}"
@@ -241,13 +241,16 @@ def _read(pid: int, proc: str) -> Lineage:
     return Lineage(tuple(processes), named, doubt, demands_terminal=demanded)
 
 
-def _stat(pid: int, proc: str) -> tuple[Process, int]:
-    """Returns the process and its parent's pid. Raises OSError when it is gone, or hidden."""
+def _stat(pid: int, proc: str, *, may_have_exited: bool = False) -> tuple[Process, int]:
+    """Returns the process and its parent's pid. Raises OSError when it is gone, or hidden.
+
+    A parent whose first thread has ended looks as if it had exited, and is still the parent until the last thread ends.
+    """
     stat = _content(f"{proc}/{pid}/stat")
     # The command's name is in parentheses and may hold any character, so count from the last one.
     end = stat.rindex(b")")
     fields = stat[end + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    if fields[0] in (b"Z", b"X") and not may_have_exited:
         raise ProcessLookupError(errno.ESRCH, "it has exited")
     name = stat[stat.index(b"(") + 1 : end]
     process = Process(pid, int(fields[19]), terminal=int(fields[4]), session=int(fields[3]), name=name)

@@ -151,6 +151,20 @@ def test_an_incomplete_ancestry_proves_no_person(proc: Path, pid: int) -> None:
     assert "cannot be read" in caller.objection
 
 
+def test_a_parent_whose_first_thread_has_ended_is_still_the_parent(proc: Path) -> None:
+    process(proc, 23, 22)
+    process(proc, 31, 30)
+    for pid in (22, 30):
+        stat = proc / str(pid) / "stat"
+        stat.write_text(stat.read_text(encoding="ascii").replace(" S ", " Z "), encoding="ascii")
+
+    of_agent, of_person = (auth().admit(scope(over_socket(lineage=read_lineage(pid, str(proc))))) for pid in (23, 31))
+
+    assert (of_agent.agent_id, of_agent.is_person) == ("synapse-codex-8120", False)
+    assert (of_person.agent_id, of_person.is_person) == ("", True)
+    assert "cannot be read" in read_lineage(30, str(proc)).doubt
+
+
 def test_a_parent_that_started_after_its_child_is_another_process(proc: Path) -> None:
     process(proc, 40, 50)
     process(proc, 50, 1)
