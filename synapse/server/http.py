@@ -105,6 +105,11 @@ class Server:
         """Waits until connections are accepted."""
         await self._uvicorn.running.wait()
 
+    @property
+    def has_connections(self) -> bool:
+        """Whether anybody is connected now; a stream counts as long as it runs."""
+        return bool(self._uvicorn.server_state.connections)
+
     def stop(self) -> None:
         """Makes `serve` return soon."""
         self._uvicorn.stopping.set()
@@ -171,6 +176,6 @@ class LateWebSocket(asyncio.Protocol):
     """Loads uvicorn's WebSocket protocol for the first WebSocket: few hosts ever need it."""
 
     def __new__(cls, **arguments: Any) -> Any:
-        from synapse.server.websocket import WebSocketProtocol  # noqa: PLC0415 - see above
+        from synapse.server.websocket_protocol import WebSocketProtocol  # noqa: PLC0415 - see above
 
         return WebSocketProtocol(**arguments)

@@ -1,9 +1,11 @@
-"""A WebSocket that is refused, with any bytes after its handshake."""
+"""A WebSocket that is refused, with any bytes after its handshake; and when the WebSocket library is loaded."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -11,7 +13,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from synapse.server.http_protocol import HttpProtocol
-from synapse.server.websocket import WebSocketProtocol
+from synapse.server.websocket_protocol import WebSocketProtocol
 from tests.fakes.web_app import web_app
 from tests.fakes.wire import FakeTransport
 
@@ -48,3 +50,12 @@ async def test_a_refused_websocket_is_not_logged_as_a_failure(behind: bytes, cap
 
     assert told.startswith(b"" if behind else b"HTTP/1.1 404")
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "process", ["synapse.host.host", "synapse.host.pty", "synapse.link.link", "synapse.gateway.gateway"]
+)
+def test_a_process_without_websockets_does_not_load_the_library(process: str) -> None:
+    code = f"import sys, {process}; assert not {{'websockets', 'uvicorn.protocols.websockets'}} & set(sys.modules)"
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
