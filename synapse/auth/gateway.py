@@ -41,9 +41,10 @@ from synapse.auth.authenticators import (
 from synapse.auth.jwt import FetchedKeySet, IssuerSecret, JwtAuthenticator, KeySetFile, SigningKeys, fetcher
 from synapse.auth.local import loopback_hosts
 from synapse.auth.sessions import SessionAuthenticator
-from synapse.auth.settings import AccessSettings, JwtSettings, is_loopback
+from synapse.auth.settings import AccessSettings, JwtSettings
 from synapse.core.caller import ANONYMOUS_SCOPE, READ, AuthMethods, Caller
 from synapse.core.errors import CredentialsRefused, Forbidden, InvalidSettings, RateLimited
+from synapse.core.loopback import is_loopback
 from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
 from synapse.dialects.paths import SESSION_PATH

@@ -6,7 +6,6 @@ or without authentication does not start.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -22,6 +21,7 @@ from synapse.auth.jwt import FAMILIES, SYMMETRIC, TokenRules
 from synapse.core.address import nearest
 from synapse.core.caller import ACTIONS
 from synapse.core.errors import InvalidRequest, InvalidSettings
+from synapse.core.loopback import is_loopback
 
 _Number = TypeVar("_Number", int, float)
 
@@ -284,13 +284,3 @@ def check_exposure(host: str, access: AccessSettings) -> None:
             f"{host} is open to other machines, which could read the traffic without TLS",
             hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy in front terminates TLS",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`. Of names only localhost counts: others may point anywhere."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -22,10 +22,11 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from synapse.auth.local import loopback_hosts
-from synapse.auth.settings import NOT_IN_FILES, AccessSettings, is_loopback, unknown_setting
+from synapse.auth.settings import NOT_IN_FILES, AccessSettings, unknown_setting
 from synapse.config.settings import Settings
 from synapse.core.errors import InvalidSettings, PortTaken
 from synapse.core.extension import Extensions, read_extensions
+from synapse.core.loopback import is_loopback
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
 from synapse.host.identity import NAME_RULE, SCRIPTED, HostIdentity, is_name, listen_at_socket, new_entry
