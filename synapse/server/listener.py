@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import stat
 import sys
@@ -150,6 +151,7 @@ class UnixListener:
         if _is_in_use(path):
             raise PortTaken(f"another program listens at {path}", hint="`synapse list` shows who is here")
         self.path = path
+        self._is_withdrawn = False
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._inode = _listen_at(self.socket, path)
@@ -189,9 +191,27 @@ class UnixListener:
         self.socket = renewed
         return renewed
 
+    def withdraw(self) -> None:
+        """Removes the socket's file, so that nobody else can connect; who has connected before is still accepted.
+
+        Another socket may then be made at the path, and `close` leaves it alone.
+        """
+        self._remove()
+        self._is_withdrawn = True
+
+    def has_waiting(self) -> bool:
+        """Whether somebody has connected who is not accepted yet."""
+        poll = select.poll()  # select() refuses the descriptors of a process that has many
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         """Stops listening and removes the socket's file, unless another host has replaced it."""
         self.socket.close()
+        if not self._is_withdrawn:
+            self._remove()
+
+    def _remove(self) -> None:
         try:
             if self.path.lstat().st_ino == self._inode:
                 self.path.unlink()
