@@ -22,7 +22,8 @@ def python_files(*folders: str) -> list[Path]:
 
 def text_files() -> Iterator[Path]:
     """Every file of the checkout that a person may read; recordings of terminals are data, not text."""
-    yield from (path for path in ROOT.iterdir() if path.is_file())
+    # In a git worktree `.git` is a file with the path of the repository.
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
     for folder in FOLDERS:
         yield from (path for path in walk(ROOT / folder) if "golden" not in path.parts)
 

@@ -8,7 +8,10 @@ import subprocess
 
 import pytest
 
+from synapse.registry.files import UNKNOWN, is_running
+from tests.integration.attach.seat import children
 from tests.integration.cli.session import COMMAND, Session
+from tests.integration.waiting import until
 
 PROMPTS = ("$", ">", ">>>")
 
@@ -51,7 +54,12 @@ class Terminal:
         return self._repeat_until(f"^{re.escape(words)}", f'tmux -S "$0" send-keys {shlex.quote(key)}')
 
     def close(self) -> None:
+        """Ends the terminal, and returns when what ran in it has ended too: it may still write into its folder."""
+        asked = ["tmux", "-S", str(self._socket), "list-panes", "-F", "#{pane_pid}"]
+        shells = subprocess.run(asked, check=False, capture_output=True, encoding="utf-8").stdout.split()
+        ran = [pid for shell in shells for pid in (int(shell), *children(int(shell)))]
         subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], check=False, capture_output=True)
+        until(lambda: not any(is_running(pid, UNKNOWN) for pid in ran), "the programs in the terminal to end")
 
     def _repeat_until(self, pattern: str, act: str) -> str:
         script = (

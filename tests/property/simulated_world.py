@@ -134,7 +134,8 @@ class World:
         self._last_key = float("-inf")
         self._draft = PersonDraft()
         self._hidden_keys = False
-        """A person typed while the last page of a program that then hangs was on its way: it looks like a reaction."""
+        """A person typed while the last page of a program that then hangs was on its way: it looks like a reaction.
+        Or pressed Enter, which such a program drops without a sign: the line looks submitted."""
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._stream_free_at = 0.0
@@ -166,7 +167,8 @@ class World:
         match happening.what:
             case "keys":
                 hangs = self.scenario.quirk is Quirk.HANGS
-                self._hidden_keys = self._hidden_keys or (hangs and self.now <= self._stream_free_at + GRAIN)
+                is_hidden = self.now <= self._stream_free_at + GRAIN or b"\r" in happening.keys
+                self._hidden_keys = self._hidden_keys or (hangs and is_hidden)
                 if self._draft.typed(happening.keys, self.scenario.kernel):
                     self._last_key = self.now
                 self._schedule(self.program.receive(happening.keys, PERSON))

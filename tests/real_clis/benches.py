@@ -64,10 +64,10 @@ def bench_for(profile: str, environ: Mapping[str, str], scenes: Mapping[str, Sce
             workbench.synapse("stop", AGENT, "--force")
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds. Raises AssertionError when it never does."""
+def eventually(condition: Callable[[], bool], seen: Callable[[], object] = lambda: "") -> None:
+    """Wait until it holds. Raises AssertionError with what is `seen` when it never does."""
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + PATIENCE
     while not condition():
-        assert clock.monotonic() < deadline, "it did not come to pass"
+        assert clock.monotonic() < deadline, f"it did not come to pass; there is {seen()}"
         pause.wait(0.2)

@@ -97,7 +97,10 @@ def wait_in_call(world: World, scene: str) -> TaskFollower:
 
 def assert_told_once(world: World) -> None:
     """Asserts that the late answer comes as a message, exactly, and not again, and that the model reads it."""
-    eventually(lambda: [task["status"] for task in late_messages(world)] == ["completed"])
+    eventually(
+        lambda: [task["status"] for task in late_messages(world)] == ["completed"],
+        lambda: f"{late_messages(world)}\n{world.told(ADA)}",
+    )
     newest = json.dumps(world.model.requests[-1], ensure_ascii=False)
     assert json.dumps(LATE, ensure_ascii=False)[1:-1] in newest, world.told(ADA)
     assert len(late_messages(world)) == 1

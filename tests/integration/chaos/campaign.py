@@ -1,231 +1,202 @@
-"""A chaos run: real hosts and programs, several senders, and somebody who kills at random.
+"""What every chaos run does: letters are sent while accidents happen, a person decides doubts, and a judge counts.
 
-    python -m tests.integration.chaos.campaign --messages 2000 [--seed N]       (scripts/chaos)
-
-The seed draws the messages and the kills; what the kernel does in between is its own.
+`house_campaign` runs it over the agents of one home, `tests.fleet.chaos.campaign` over those of three machines. The
+seed draws the messages and the accidents; what the kernel does in between is its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 from synapse.client.http import NoAnswer
-from tests.integration.chaos.house import LINE_RULES, PAGE_RULES, ROOT, House, RunningHost, nonces, open_house
-from tests.integration.chaos.letters import Letter, draw, write_letters
-from tests.integration.chaos.verdict import WHOLE_MESSAGES, Verdict, judge
-from tests.integration.recovery.journal_file import all_events, all_tasks
+from tests.integration.chaos.house import ROOT, House, Received, RunningHost, nonces
+from tests.integration.chaos.letters import Letter, write_letters
+from tests.integration.chaos.verdict import WHOLE_MESSAGES, Verdict
 from tests.integration.waiting import until
 
-SENDERS: Final = 4
-AGENTS: Final = (
-    ("plain", LINE_RULES, ("line_recorder",), 6.0),
-    ("slow", LINE_RULES, ("line_recorder", "--slow", "0.25", "--dialogs", "7", "--trust"), 3.0),
-    ("flood", LINE_RULES, ("line_recorder", "--flood", "60", "--dialogs", "11"), 4.0),
-    ("page", PAGE_RULES, ("page_recorder", "--slow", "0.15", "--dialogs", "9", "--trust"), 4.0),
-    ("echoless", LINE_RULES, ("line_recorder", "--echoless"), 0.4),
-)
-"""Name, profile rules, program and its arguments, and the share of the messages that it gets."""
-VICTIMS: Final = ("host", "program", "both", "stopped", "frozen")
-LOOK_AGAIN: Final = 1.0
-"""Seconds after which a person who saw nothing of a message believes that it is not there."""
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one sender sends, and whose home it sends from."""
+
+    house: House
+    letters: Sequence[Letter]
 
 
-@dataclass(slots=True)
-class Campaign:
+class Campaign(ABC):
     """One run and what came of it."""
 
-    seed: int
-    messages: int
-    kill_every: float
-    house: House
-    hosts: dict[str, RunningHost] = field(default_factory=dict[str, RunningHost])
-    kills: Counter[str] = field(default_factory=Counter[str])
-    resolved: Counter[str] = field(default_factory=Counter[str])
-    doubts: dict[str, float] = field(default_factory=dict[str, float])
-    seconds: float = 0.0
+    sender: ClassVar[str]
+    """The module that is run to send a plan."""
+    look_again: ClassVar[float]
+    """Seconds after which a person who saw nothing of a message believes that it is not there."""
+    messages_per_second: ClassVar[int]
+    """How many messages come to their end in a second at the least, when nothing happens any more."""
+
+    def __init__(self, seed: int, messages: int, every: float) -> None:
+        """`every`: seconds between two accidents of the same agent or machine, on average."""
+        self.seed = seed
+        self.messages = messages
+        self.every = every
+        self.hosts: dict[str, RunningHost] = {}
+        """By the name that messages are sent to."""
+        self.letters: dict[str, Letter] = {}
+        """By their nonces."""
+        self.accidents: Counter[str] = Counter()
+        self.resolved: Counter[str] = Counter()
+        self.seconds = 0.0
+        self._doubts: dict[str, float] = {}
+        self._logs: list[Path] = []
 
     def run(self) -> Verdict:
         begun = time.monotonic()
         chance = random.Random(self.seed)
-        letters = self._letters(chance)
-        for name, rules, (program, *arguments), _ in AGENTS:
-            self.house.add_profile(name, rules, program, *arguments)
-            self.hosts[name] = self.house.start(name, name=name)
-        senders = self._start_senders(letters)
+        self._start_agents()
+        senders = [self._start_sender(number, plan) for number, plan in enumerate(self._plans(chance))]
+        self._cause_accidents(senders, chance)
+        assert all(sender.returncode == 0 for sender in senders)
+        self._let_everything_end()
+        self.seconds = time.monotonic() - begun
+        return self._verdict()
+
+    @abstractmethod
+    def report(self, verdict: Verdict) -> str:
+        """Returns the figures, for people."""
+
+    @abstractmethod
+    def _start_agents(self) -> None:
+        """Adds the profiles of all agents, and starts each with `_start`."""
+
+    @abstractmethod
+    def _place(self, target: str) -> tuple[House, str]:
+        """Returns the home of an agent, and its name and profile there."""
+
+    @abstractmethod
+    def _plans(self, chance: random.Random) -> list[Plan]:
+        """Draws what the senders send."""
+
+    @abstractmethod
+    def _causes(self) -> Sequence[Callable[[threading.Event], None]]:
+        """Returns functions that cause accidents until the event is set; each runs in a thread of its own."""
+
+    @abstractmethod
+    def _open(self) -> list[object]:
+        """Returns what has not come to its end."""
+
+    @abstractmethod
+    def _verdict(self) -> Verdict:
+        """Compares what programs got with what stores and senders say."""
+
+    def _start(self, target: str) -> None:
+        house, name = self._place(target)
+        self.hosts[target] = house.start(name, name=name)
+
+    def _received(self, target: str) -> list[Received]:
+        house, name = self._place(target)
+        return house.received(name)
+
+    def _start_sender(self, number: int, plan: Plan) -> subprocess.Popen[bytes]:
+        path = plan.house.folder / f"letters-{number}"
+        log = path.with_suffix(".log")
+        write_letters(path, plan.letters)
+        self.letters |= {letter.nonce: letter for letter in plan.letters}
+        self._logs.append(log)
+        command = [sys.executable, "-m", self.sender, str(path), str(log)]
+        return subprocess.Popen(command, cwd=ROOT, env=plan.house.environment)
+
+    def _cause_accidents(self, senders: Sequence[subprocess.Popen[bytes]], chance: random.Random) -> None:
+        """Lets accidents happen for as long as somebody sends."""
+        causes = self._causes()
         over = threading.Event()
-        with ThreadPoolExecutor(len(AGENTS)) as killers:
-            killing = [
-                killers.submit(self._kill_at_random, name, first, over)
-                for name, first in zip(self.hosts, VICTIMS, strict=True)
-            ]
+        with ThreadPoolExecutor(len(causes)) as threads:
+            causing = [threads.submit(cause, over) for cause in causes]
             try:
                 while any(sender.poll() is None for sender in senders):
                     self._decide(chance)
                     over.wait(0.2)
             finally:
                 over.set()
-        for killer in killing:
-            killer.result()
-        assert all(sender.returncode == 0 for sender in senders)
-        self._let_everything_end()
-        self.seconds = time.monotonic() - begun
-        return self._verdict(letters)
-
-    def _letters(self, chance: random.Random) -> list[list[Letter]]:
-        targets = [(name, weight) for name, _, _, weight in AGENTS]
-        drawn = [draw(chance, number, targets, pause=0.2) for number in range(self.messages)]
-        return [drawn[number::SENDERS] for number in range(SENDERS)]
-
-    def _start_senders(self, letters: list[list[Letter]]) -> list[subprocess.Popen[bytes]]:
-        senders: list[subprocess.Popen[bytes]] = []
-        for number, plan in enumerate(letters):
-            path = self.house.folder / f"letters-{number}"
-            write_letters(path, plan)
-            command = [sys.executable, "-m", "tests.integration.chaos.sender", str(path), f"{path}.log"]
-            senders.append(subprocess.Popen(command, cwd=ROOT, env=self.house.environment))
-        return senders
-
-    def _kill_at_random(self, name: str, first: str, over: threading.Event) -> None:
-        """Kill one agent, or what it runs, every now and then, and start it again.
-
-        Each agent begins with another victim, so that every run has at least one of each.
-        """
-        chance = random.Random(f"{self.seed} {name}")
-        over.wait(chance.uniform(0.1, 1.0) * self.kill_every)
-        self._strike(name, first, chance, over)
-        while not over.wait(chance.uniform(0.1, 1.9) * self.kill_every):
-            self._strike(name, chance.choices(VICTIMS, (10, 5, 2, 2, 3))[0], chance, over)
-
-    def _strike(self, name: str, victim: str, chance: random.Random, over: threading.Event) -> None:
-        self.kills[victim] += 1
-        if victim == "frozen":
-            self._freeze(self.hosts[name], chance.uniform(0.2, 1.2), over)
-            return
-        self._kill(self.hosts[name], victim)
-        over.wait(chance.choice((0.0, 0.0, 0.5)))
-        self.hosts[name] = self.house.start(name, name=name)
-
-    def _freeze(self, host: RunningHost, seconds: float, over: threading.Event) -> None:
-        """The host stands still for a while, perhaps in the middle of a write, and its program goes on."""
-        os.kill(host.process.pid, signal.SIGSTOP)
-        over.wait(seconds)
-        os.kill(host.process.pid, signal.SIGCONT)
-
-    def _kill(self, host: RunningHost, victim: str) -> None:
-        if victim in ("program", "both"):
-            host.kill_program()
-        if victim in ("host", "both"):
-            host.process.kill()
-        if victim == "stopped":
-            host.process.terminate()
-        host.wait_until_gone()
+        for cause in causing:
+            cause.result()
 
     def _decide(self, chance: random.Random) -> None:
-        """Do what a person does about messages in doubt: look whether the program has it, then say so."""
-        for name, host in self.hosts.items():
+        """Does what a person does about messages in doubt: looks whether the program has it, then says so."""
+        for target, host in tuple(self.hosts.items()):
             with suppress(NoAnswer):
-                for item in host.get("/status").body["attention"]:
+                for item in host.get("/status").body.get("attention", ()):
                     # What a dialog asks is for the program's own person; only doubt is decided here.
                     if "question_id" not in item:
-                        self._decide_one(name, host, str(item["task_id"]), chance)
+                        self._decide_one(target, host, str(item["task_id"]), chance)
 
-    def _decide_one(self, name: str, host: RunningHost, task_id: str, chance: random.Random) -> None:
+    def _decide_one(self, target: str, host: RunningHost, task_id: str, chance: random.Random) -> None:
         (nonce,) = nonces(host.task(task_id)["message"]["parts"][0]["text"])
         # What only stands in a prompt was not taken.
-        taken = (one for one in self.house.received(name) if one.kind in WHOLE_MESSAGES)
+        taken = (one for one in self._received(target) if one.kind in WHOLE_MESSAGES)
         has_it = any(nonce in nonces(one.text) for one in taken)
-        first_seen = self.doubts.setdefault(task_id, time.monotonic())
-        if not has_it and time.monotonic() < first_seen + LOOK_AGAIN:
+        first_seen = self._doubts.setdefault(task_id, time.monotonic())
+        if not has_it and time.monotonic() < first_seen + self.look_again:
             return
         verdict = "delivered" if has_it else chance.choice(("retry", "retry", "fail"))
         answer = host.post(f"/tasks/{task_id}/resolve", {"verdict": verdict})
         # Proof may have come just now, and then there is nothing to decide.
         if answer.status < 300:
             self.resolved[verdict] += 1
-            self.doubts.pop(task_id, None)
+            self._doubts.pop(task_id, None)
 
     def _let_everything_end(self) -> None:
-        """Nobody is killed any more: every message comes to its end."""
+        """Waits, when there are no accidents any more, until every message has come to its end."""
         chance = random.Random(self.seed)
 
         def is_over() -> bool:
-            for name, host in self.hosts.items():
+            for target, host in tuple(self.hosts.items()):
                 if host.process.poll() is not None:
-                    self.hosts[name] = self.house.start(name, name=name)
+                    self._start(target)
             self._decide(chance)
-            return not [task for task in all_tasks(self.house.home / "store.db") if not task.state.is_terminal]
+            return not self._open()
 
-        until(is_over, "every message to come to its end", self._open, bound=60 + self.messages / 20)
+        bound = 60 + self.messages / self.messages_per_second
+        until(is_over, "every message to come to its end", self._seen, bound)
 
-    def _open(self) -> object:
-        tasks = [task for task in all_tasks(self.house.home / "store.db") if not task.state.is_terminal]
-        return [
-            (task.id, task.inbox, task.receipts, task.attention, self.hosts[task.inbox].get("/status").body)
-            for task in tasks
-        ]
+    def _seen(self) -> object:
+        return self._open(), {target: host.get("/status").body for target, host in self.hosts.items()}
 
-    def _verdict(self, letters: list[list[Letter]]) -> Verdict:
+    def _told(self) -> list[dict[str, Any]]:
+        """Returns the answers that senders got."""
+        return [json.loads(line) for log in self._logs for line in log.read_text(encoding="utf-8").splitlines()]
+
+    def _accepted(self) -> dict[str, set[str]]:
+        """Returns the task ids that senders were told, by nonce."""
         accepted: defaultdict[str, set[str]] = defaultdict(set)
-        for number in range(SENDERS):
-            log = self.house.folder / f"letters-{number}.log"
-            for line in log.read_text(encoding="utf-8").splitlines():
-                entry = json.loads(line)
-                self.kills["command"] += entry["what"] == "killed"
-                if entry["what"] == "accepted":
-                    accepted[entry["nonce"]].add(entry["detail"])
-        store = self.house.home / "store.db"
-        received = {name: self.house.received(name) for name in self.hosts}
-        by_nonce = {letter.nonce: letter for plan in letters for letter in plan}
-        return judge(all_tasks(store), all_events(store), received, accepted, by_nonce)
-
-    def report(self, verdict: Verdict) -> str:
-        """The figures, for people."""
-        rows = [
-            ("seed", self.seed),
-            ("messages sent", self.messages),
-            ("accepted", verdict.accepted),
-            ("tasks in the journal", verdict.tasks),
-            ("received by the programs", verdict.received),
-            ("killed, stopped, frozen", ", ".join(f"{count} x {who}" for who, count in sorted(self.kills.items()))),
-            ("doubts decided by a person", ", ".join(f"{n} x {how}" for how, n in sorted(self.resolved.items())) or 0),
-            ("final states", ", ".join(f"{n} x {end}" for end, n in verdict.ends.most_common())),
-            ("lost", len(verdict.lost)),
-            ("received twice", len(verdict.twice)),
-            ("typed into a dialog", len(verdict.into_dialogs)),
-            ("changed, or to the wrong agent", len(verdict.changed)),
-            ("without exactly one final state", len(verdict.unended)),
-            ("seconds", round(self.seconds)),
-        ]
-        return "\n".join(f"{title:<34} {value}" for title, value in rows)
+        for entry in self._told():
+            if entry["what"] == "accepted":
+                accepted[entry["nonce"]].add(entry["detail"])
+        return accepted
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill agents at random while messages are sent, then count.")
+def run_from_command_line(
+    parser: argparse.ArgumentParser, campaign: Callable[[int, int, float], AbstractContextManager[Campaign]]
+) -> int:
+    """Runs a campaign as the arguments say, and prints its report. The parser has the option that sets `every`."""
     parser.add_argument("--messages", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--kill-every", type=float, default=5.0, metavar="SECONDS", help="of each agent, on average")
     options = parser.parse_args()
     sys.stdout.write(f"seed {options.seed}\n")
     sys.stdout.flush()
-    with open_house() as house:
-        campaign = Campaign(options.seed, options.messages, options.kill_every, house)
-        verdict = campaign.run()
-    sys.stdout.write(campaign.report(verdict) + "\n" + "".join(f"! {one}\n" for one in verdict.complaints))
+    with campaign(options.seed, options.messages, options.every) as opened:
+        verdict = opened.run()
+    sys.stdout.write(opened.report(verdict) + "\n" + "".join(f"! {one}\n" for one in verdict.complaints))
     return 1 if verdict.complaints else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,12 +19,15 @@ from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry, is_running, start_time
 from tests.integration.waiting import until
+from tests.samples.commands import Ran
 from tests.samples.ports import own_ports
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 AGENTS: Final = ROOT / "tests" / "agents"
 BOUND: Final = 20.0
 """No wait is longer unless it says so; a machine under load is slow."""
+COMMAND_BOUND: Final = 50.0
+"""No command takes longer: it may wait for an answer, or for other machines."""
 TICK: Final = 0.01
 
 _TIMES: Final = "quiet = 0.02\nsettle = 0.03\nperson = 0.3\necho = 0.5\nproof = 1.0"
@@ -144,17 +147,19 @@ class House:
         host.wait_until_it_answers()
         return host
 
-    def synapse(self, *arguments: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
-        """Run the command line as a person would."""
-        return subprocess.run(
+    def synapse(self, *arguments: str, given: str = "", **environment: str) -> Ran:
+        """Run the command line as a person would; `given` is what its stdin holds."""
+        done = subprocess.run(
             self.command(*arguments),
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | environment,
+            input=given,
             capture_output=True,
             encoding="utf-8",
-            timeout=bound,
+            timeout=COMMAND_BOUND,
             check=False,
         )
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "synapse.cli.main", *arguments]

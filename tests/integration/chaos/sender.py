@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
@@ -30,9 +30,17 @@ PATIENCE = 60.0
 class Sender:
     """Sends letters, one after the other."""
 
+    later: ClassVar[tuple[int, ...]] = ()
+    """Statuses of an answer after which a message is sent again."""
+
     def __init__(self, log: Path) -> None:
         self._registry = FileRegistry(Path(os.environ["SYNAPSE_HOME"]) / "registry")
         self._log = log.open("a", encoding="utf-8", buffering=1)
+
+    def send_all(self, plan: Path) -> None:
+        for letter in read_letters(plan):
+            select.select((), (), (), letter.pause)
+            self.send(letter)
 
     def send(self, letter: Letter) -> None:
         if letter.by_command:
@@ -63,12 +71,15 @@ class Sender:
             self._note(letter, "accepted", str(json.loads(said)["task"]["id"]))
 
     def _insist(self, letter: Letter) -> Answer | None:
+        body = self._body(letter)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             with suppress(NoAnswer):
                 entry = self._find(letter.target)
                 if entry is not None:
-                    return request(address(entry), "POST", letter.path, letter.body(), timeout=10)
+                    answer = request(address(entry), "POST", letter.path, body, timeout=10)
+                    if answer.status not in self.later:
+                        return answer
             select.select((), (), (), 0.05)
         return None
 
@@ -79,6 +90,9 @@ class Sender:
             if entry is not None:
                 answer = request(address(entry), "POST", f"/tasks/{task_id}/cancel", {}, timeout=10)
                 self._note(letter, "cancel", str(answer.status))
+
+    def _body(self, letter: Letter) -> dict[str, Any]:
+        return letter.body()
 
     def _find(self, name: str) -> AgentEntry | None:
         return next((entry for entry in self._registry.written() if entry.name == name and is_alive(entry)), None)
@@ -92,12 +106,5 @@ def address(entry: AgentEntry) -> HostAddress:
     return HostAddress(entry.socket, port=entry.port)
 
 
-def main(plan: Path, log: Path) -> None:
-    sender = Sender(log)
-    for letter in read_letters(plan):
-        select.select((), (), (), letter.pause)
-        sender.send(letter)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    Sender(Path(sys.argv[2])).send_all(Path(sys.argv[1]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from synapse.core.address import UNVERIFIED
 from synapse.core.events import Recorded, StateChanged
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.core.text import wrap
@@ -31,12 +32,14 @@ class Verdict:
     """Received, but not as it was sent, or by another agent."""
     unended: list[str] = field(default_factory=list[str])
     """Without exactly one final state."""
+    told_wrong: list[str] = field(default_factory=list[str])
+    """The sender's machine says otherwise than the receiver's."""
 
     @property
     def complaints(self) -> list[str]:
         return [
             f"{kind}: {one}"
-            for kind in ("lost", "twice", "into_dialogs", "changed", "unended")
+            for kind in ("lost", "twice", "into_dialogs", "changed", "unended", "told_wrong")
             for one in getattr(self, kind)
         ]
 
@@ -47,6 +50,7 @@ def judge(
     received: Mapping[str, Sequence[Received]],
     accepted: Mapping[str, set[str]],
     letters: Mapping[str, Letter],
+    sender_of: Callable[[Task], str] = lambda _: "user",
 ) -> Verdict:
     """`received` is by agent, `accepted` has the task ids that senders were told, by nonce."""
     verdict = Verdict(tasks=len(tasks), accepted=len(accepted))
@@ -69,7 +73,12 @@ def judge(
         _judge_task(verdict, task, got[nonce], finals[task.id])
     known = {nonce for task in tasks for nonce in nonces(task.message.text)}
     verdict.changed += [f"{nonce} came from nowhere" for nonce in got if nonce not in known]
-    _compare_texts(verdict, tasks, received, letters)
+    wanted = {
+        nonce: _envelope(task, _typed_sender(letters.get(nonce), task, sender_of(task)))
+        for task in tasks
+        for nonce in nonces(task.message.text)
+    }
+    _compare_texts(verdict, wanted, received, letters)
     return verdict
 
 
@@ -98,10 +107,12 @@ def _judge_task(verdict: Verdict, task: Task, count: int, finals: int) -> None:
 
 
 def _compare_texts(
-    verdict: Verdict, tasks: Sequence[Task], received: Mapping[str, Sequence[Received]], letters: Mapping[str, Letter]
+    verdict: Verdict,
+    wanted: Mapping[str, str],
+    received: Mapping[str, Sequence[Received]],
+    letters: Mapping[str, Letter],
 ) -> None:
     """Each message came to its own agent, alone, and word for word; a line program has one line for it."""
-    wanted = {nonces(task.message.text)[0]: _envelope(task) for task in tasks}
     for agent, things in received.items():
         for one in things:
             if one.kind not in WHOLE_MESSAGES:
@@ -114,5 +125,11 @@ def _compare_texts(
                 verdict.changed.append(f"{agent} got {text!r} for {wanted[found[0]]!r}")
 
 
-def _envelope(task: Task) -> str:
-    return wrap(task.message.text, short_id=task.short_id, sender="user", response_expected=False)
+def _typed_sender(letter: Letter | None, task: Task, sender: str) -> str:
+    """Returns the sender in the header: of a command that was killed at once, the host cannot prove whose it was."""
+    is_doubtful = letter is not None and letter.kill_after is not None and not task.sender_verified
+    return f"{UNVERIFIED}{sender}" if is_doubtful else sender
+
+
+def _envelope(task: Task, sender: str) -> str:
+    return wrap(task.message.text, short_id=task.short_id, sender=sender, response_expected=False)

@@ -46,19 +46,19 @@ def test_a_program_that_never_rests_calls_a_person_until_it_does(house: House) -
     wait_for_restlessness(host)
 
     assert (held(host)["messages"], held(host)["task_id"]) == (1, task_id)
-    listed, told = house.synapse("list"), house.synapse("status", "clock", "--explain").stdout
-    assert "prints again and again" in listed.stdout
-    assert "! clock holds 1 message: " in listed.stderr
+    listed, told = house.synapse("list"), house.synapse("status", "clock", "--explain").out
+    assert "prints again and again" in listed.out
+    assert "! clock holds 1 message: " in listed.err
     assert "  held     1 message for " in told
     assert "synapse attach clock" in told
-    (item,) = json.loads(house.synapse("approvals", "--json").stdout)
+    (item,) = house.synapse("approvals", "--json").json
     assert (item["kind"], item["task_id"], item["next"]) == ("held", task_id, "synapse attach clock")
-    assert json.loads(house.synapse("list", "--json").stdout)[0]["held"]["reason"] == "never_rests"
+    assert house.synapse("list", "--json").json[0]["held"]["reason"] == "never_rests"
 
     os.kill(host.entry.cli_pid, signal.SIGUSR1)
     host.finished(task_id)
     assert held(host) == {}
-    assert house.synapse("approvals").stderr == "No agent waits for a person.\n"
+    assert house.synapse("approvals").err == "No agent waits for a person.\n"
 
 
 def test_queued_messages_show_that_the_turn_before_them_never_ends(house: House) -> None:

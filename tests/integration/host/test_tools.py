@@ -69,8 +69,8 @@ def test_the_first_message_is_held_until_the_tools_are_listed(house: House) -> N
     host = start(house)
     task_id = host.accepted("hello")
     held = wait_for_hold(host)
-    listed, status = house.synapse("list").stdout, house.synapse("status", "ada").stdout
-    queued = house.synapse("status", task_id).stdout + house.synapse("queue").stderr
+    listed, status = house.synapse("list").out, house.synapse("status", "ada").out
+    queued = house.synapse("status", task_id).out + house.synapse("queue").err
     before = typed(house)
 
     answer = report(house)
@@ -108,7 +108,7 @@ def test_a_server_that_has_ended_is_noticed(house: House) -> None:
     assert listed["mcp"] == "listed"
     assert (tools(host)["way"], tools(host)["mcp"]) == ("none", "missing")
     assert "the MCP server `synapse` of its CLI has ended (pid " in tools(host)["why"]
-    assert "has ended" in house.synapse("status", "ada").stdout
+    assert "has ended" in house.synapse("status", "ada").out
 
 
 def test_instructions_that_the_cli_passes_on_are_not_typed(house: House) -> None:
@@ -175,7 +175,7 @@ def test_a_cli_that_ends_while_its_tools_are_awaited_leaves_its_messages_queued(
     host.wait_until_gone()
 
     assert typed(house) == []
-    assert task_id[:8] in house.synapse("queue", "ada").stdout
+    assert task_id[:8] in house.synapse("queue", "ada").out
 
 
 def test_nobody_else_may_report_tools(house: House) -> None:

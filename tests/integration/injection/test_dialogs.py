@@ -40,9 +40,9 @@ def test_messages_of_every_priority_wait_for_a_dialog_to_be_answered(program: st
 
         assert taken(host) == ["0"]
         assert not [one for one in house.received("asking") if one.kind == "dialog"]
-        explained = house.synapse("status", "asking", "--explain").stdout
+        explained = house.synapse("status", "asking", "--explain").out
         assert "gate     closed: a dialog is open: permission" in explained
-        assert "asking asks a person: a dialog is open: permission" in house.synapse("list").stderr
+        assert "asking asks a person: a dialog is open: permission" in house.synapse("list").err
 
         os.kill(host.entry.cli_pid, signal.SIGUSR2)
         for task in tasks:
@@ -56,7 +56,7 @@ def test_what_was_queued_before_the_start_waits_for_the_question_of_trust(progra
     with open_house() as house:
         house.add_profile("asking", PROGRAMS[program], program, "--trust")
         left = house.synapse("send", "tina", "<<000000000001>>", "--queue")
-        assert left.returncode == 0, left.stderr
+        assert left.code == 0, left.err
         host = house.start("asking", name="tina")
 
         until(lambda: taken(host) == ["1"], "the message to come through")

@@ -124,7 +124,7 @@ def test_a_sender_over_tcp_is_not_typed_like_a_proven_one(line: RunningHost) -> 
 def test_a_claim_on_the_command_line_is_not_typed_like_a_proven_sender(line: RunningHost, house: House) -> None:
     before = len(house.received("line"))
     for claim in (("--from", line.entry.agent_id), ()):
-        assert house.synapse("send", "line", "hi", *claim, "--wait", "answered").returncode == 0
+        assert house.synapse("send", "line", "hi", *claim, "--wait", "answered").code == 0
 
     claimed, own = (got.text.partition(":")[2].partition(":")[2] for got in house.received("line")[before:])
     assert (claimed, own) == (f"unverified.{line.entry.agent_id}] hi", "user] hi")

@@ -145,7 +145,7 @@ def test_whoever_sends_is_told_in_their_own_words_and_may_send_the_same_again(sc
             assert send is by_host or str(scene.house.home) not in json.dumps(body)
             assert "Traceback" not in json.dumps(body)
         refused = scene.house.synapse("send", "victim", "by hand")
-        assert (refused.returncode, "df -h" in refused.stderr) == (1, True), refused
+        assert (refused.code, "df -h" in refused.err) == (1, True), refused
 
     # The same message ids: had anything been left, it would be found instead.
     for send, _, _, message_id, text in messages:
@@ -171,8 +171,8 @@ def test_a_message_that_waits_is_not_typed_before_there_is_room_for_the_intent(s
         assert scene.received(text[2:-2]) == 0
         until(lambda: held(scene).get("overdue") is True, "the reason", lambda: scene.host.get("/status").body)
         assert (held(scene)["reason"], held(scene)["task_id"]) == ("store", task_id)
-        assert "held: the store cannot be written" in scene.house.synapse("list").stdout
-        for told in (scene.house.synapse("status", "victim").stdout, scene.house.synapse("approvals").stdout):
+        assert "held: the store cannot be written" in scene.house.synapse("list").out
+        for told in (scene.house.synapse("status", "victim").out, scene.house.synapse("approvals").out):
             assert "the store cannot be written" in told
             assert "df -h" in told
 

@@ -122,15 +122,15 @@ def test_a_person_decides_about_what_was_typed_before_the_host_was_killed(
         host.wait_for(left.id, lambda task: bool(task["metadata"].get("attention")), "attention")
 
         listed = house.synapse("list")
-        assert left.short_id in listed.stderr
-        assert "not certain" in listed.stderr
-        assert "not certain" in house.synapse("status", left.id).stdout
+        assert left.short_id in listed.err
+        assert "not certain" in listed.err
+        assert "not certain" in house.synapse("status", left.id).out
         decided = house.synapse("resolve", left.short_id, verdict)
 
-        assert decided.returncode == 0, decided.stderr
+        assert decided.code == 0, decided.err
         assert status_of(host.finished(left.id)) == status
         assert count_received(house) == received
-        assert house.synapse("resolve", left.short_id, verdict).returncode != 0
+        assert house.synapse("resolve", left.short_id, verdict).code != 0
         the_agent_goes_on(host)
 
 
@@ -157,7 +157,7 @@ def resolve_as_a_person_who_looked(house: House, host: RunningHost, task_id: str
     the_agent_goes_on(host)
     assert count_received(house) == int(was_received), "what is in doubt is never typed again by itself"
     done = house.synapse("resolve", task_id[:8], "--delivered" if was_received else "--retry")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert status_of(host.finished(task_id)) == "completed"
 
 

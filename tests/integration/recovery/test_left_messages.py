@@ -33,7 +33,7 @@ def leave(house: House, target: str, text: str, *options: str, folder: Path | No
 
 
 def queue(house: House, *agent: str) -> list[dict[str, Any]]:
-    return list(json.loads(house.synapse("queue", *agent, "--json").stdout))
+    return list(house.synapse("queue", *agent, "--json").json)
 
 
 def received(house: House) -> list[str]:
@@ -48,8 +48,8 @@ def test_without_queue_it_is_an_error_that_nobody_is_there() -> None:
     with open_house() as house:
         add_recorder(house)
 
-        assert house.synapse("send", "victor", "hello").returncode == NOT_FOUND
-        assert house.synapse("queue", "victor").returncode == NOT_FOUND
+        assert house.synapse("send", "victor", "hello").code == NOT_FOUND
+        assert house.synapse("queue", "victor").code == NOT_FOUND
 
 
 def test_what_was_left_for_a_name_is_delivered_once_in_order_at_its_start() -> None:
@@ -59,7 +59,7 @@ def test_what_was_left_for_a_name_is_delivered_once_in_order_at_its_start() -> N
         urgent = leave(house, "victor", "<<000000000002>>", "--priority", "4")
         taken_back = leave(house, "victor", "<<000000000003>>")
         other = leave(house, "walter", "<<000000000005>>")
-        assert house.synapse("cancel", taken_back[:8]).returncode == 0
+        assert house.synapse("cancel", taken_back[:8]).code == 0
         assert [item["task"]["id"] for item in queue(house, "victor")] == [urgent, first]
         late = leave(house, "victor", "<<000000000004>>", "--ttl", "0.1")
 
@@ -78,7 +78,7 @@ def test_what_was_left_and_is_sent_again_with_its_message_id_is_typed_once() -> 
         host = house.start("recorder", name="victor")
         assert status_of(host.finished(left)) == "completed"
 
-        again = json.loads(house.synapse("send", "victor", "<<000000000001>>", "--message-id", "m-1", "--json").stdout)
+        again = house.synapse("send", "victor", "<<000000000001>>", "--message-id", "m-1", "--json").json
         assert again["task"]["id"] == left
         assert received(house) == ["000000000001"]
 
@@ -131,8 +131,8 @@ def test_as_much_can_be_left_as_may_wait() -> None:
             leave(house, "victor", f"<<00000000000{number}>>")
         refused = house.synapse("send", "victor", "one too many", "--queue", "--json")
 
-        assert refused.returncode == REFUSED
-        assert json.loads(refused.stdout)["error"]["code"] == "queue_full"
+        assert refused.code == REFUSED
+        assert refused.json["error"]["code"] == "queue_full"
 
 
 def test_messages_that_are_left_while_the_agent_starts_come_through() -> None:

@@ -52,7 +52,7 @@ def test_a_line_that_the_screen_lost_is_dropped_before_the_next_is_typed() -> No
         hosts = [house.start(verdict, name=verdict) for verdict in received]
         following: list[str] = []
         for verdict, host, task_id in zip(received, hosts, hidden_lines(hosts), strict=True):
-            assert house.synapse("resolve", task_id[:8], f"--{verdict}").returncode == 0
+            assert house.synapse("resolve", task_id[:8], f"--{verdict}").code == 0
             following.append(host.accepted("and then <<000000000002>>"))
 
         for verdict, host, task_id in zip(received, hosts, following, strict=True):
@@ -76,7 +76,7 @@ def test_a_text_that_stands_in_the_prompt_is_taken_out_before_it_is_typed_again(
         os.kill(host.entry.cli_pid, signal.SIGUSR2)
         until(lambda: host.get("/status").body.get("gate") == "there is text in the prompt", "the text in the prompt")
 
-        assert house.synapse("resolve", task_id[:8], "--retry").returncode == 0
+        assert house.synapse("resolve", task_id[:8], "--retry").code == 0
 
         until(lambda: len(house.received("page")) == 3, "the text once more")
         first, cleared, again = house.received("page")
@@ -98,7 +98,7 @@ def test_a_text_that_enter_did_not_submit_is_taken_out_when_it_is_given_up(verdi
         host.wait_for(first, lambda task: bool(task["metadata"].get("attention")), "the doubt")
 
         words = ("cancel", first[:8]) if verdict == "cancel" else ("resolve", first[:8], f"--{verdict}")
-        assert house.synapse(*words).returncode == 0
+        assert house.synapse(*words).code == 0
         second = host.accepted("and then <<000000000002>>")
 
         assert status_of(host.finished(second)) == "completed"
