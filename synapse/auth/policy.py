@@ -90,6 +90,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.MarkSeen: READ,
     requests.GetTimeline: READ,
     requests.OnBehalfOf: NOT_HERE,
+    requests.VoidMessage: NOT_HERE,
 }
 
 

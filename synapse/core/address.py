@@ -13,6 +13,39 @@ UNVERIFIED = "unverified."
 """Prefix of an unproven sender's name, in typed messages and in lists."""
 KEY = "key."
 """Prefix of the name of a gateway's caller: its API key, its token's subject, or what a custom authenticator says."""
+MACHINE_SEPARATOR = "!"
+"""Between the machine and the inbox of a remote agent: `box2!codex`. A local inbox has it only in its folder."""
+
+
+def split_machine(target: str) -> "tuple[str, str]":
+    """Returns the agent and the machine that `target` names: `codex@box2`. The machine is empty for a local agent."""
+    name, _, machine = target.removeprefix("@").rpartition("@")
+    return (name, machine) if name else (target, "")
+
+
+def on_machine(name: str, machine: str) -> str:
+    """Returns the name of a remote agent or sender: `codex@box2`; `name` itself without a machine."""
+    return f"{name}@{machine}" if machine else name
+
+
+def remote_inbox(inbox: str, machine: str) -> str:
+    """Returns how other machines know an inbox of `machine`."""
+    return f"{machine}{MACHINE_SEPARATOR}{inbox}"
+
+
+def split_inbox(inbox: str) -> "tuple[str, str]":
+    """Returns the inbox on its own machine, and that machine; the machine is empty for a local inbox.
+
+    The inbox of an agent without a name has its folder, `claude@/proj/a!b`, where the separator means nothing.
+    """
+    machine, separator, own = inbox.partition(MACHINE_SEPARATOR)
+    is_machine = machine and "@" not in machine and "/" not in machine
+    return (own, machine) if separator and is_machine else (inbox, "")
+
+
+def is_remote(entry: AgentEntry) -> bool:
+    """Decides whether the agent is on another machine; its socket is then a proxy of this machine's link."""
+    return bool(split_inbox(entry.inbox)[1])
 
 
 def is_marked(name: str) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from synapse.core.address import PERSON
+
 LOCAL_SCOPE: Final = "local"
 ANONYMOUS_SCOPE: Final = "anonymous"
 """The scope of callers without credentials, where none are required."""
@@ -19,6 +21,14 @@ ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, ATTACH, REGISTER)
 """The actions that a caller of the gateway may be allowed."""
 ORDINARY: Final = (READ, SEND, CANCEL)
 """The default actions of a new key: it may neither act as a person does nor make the gateway call addresses."""
+GATEWAY_SCOPE: Final = "gateway_scope"
+"""In the metadata of a message that a gateway's machine kept for one of its callers: the caller's scope there. The task
+itself is of the gateway's machine, which alone the receiver can prove."""
+GATEWAY_MACHINE: Final = "gateway_machine"
+"""In the metadata of a task on a machine that ships no log: the machine of the gateway whose caller opened it. That
+gateway may read the task for its callers."""
+MACHINE_SCOPE: Final = "machine:"
+"""Prefix of the scope of callers on another machine of the fleet: `machine:laptop`."""
 SESSION_NAME: Final = "dashboard"
 """The name of the caller of every browser's session, in logs, tasks and answers."""
 API_KEY_HEADER: Final = "X-API-Key"
@@ -28,6 +38,11 @@ _REALM: Final = '{} realm="synapse"'
 def for_good() -> bool:
     """Returns True, as the default of `Caller.holds`: nothing ends the caller's access."""
     return True
+
+
+def covers(wanted: str, scope: str) -> bool:
+    """Decides whether `scope` is the wanted one; the user of a machine also sees what other machines sent to it."""
+    return scope == wanted or (wanted == LOCAL_SCOPE and scope.startswith(MACHINE_SCOPE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +72,14 @@ class Caller:
     """The allowed agents, by their names at the gateway; None allows all."""
     name: str = ""
     """The name of the API key or the subject of the token, for logs and `userId`."""
+    machine: str = ""
+    """The machine of the fleet that the caller is on, proven by this machine's link; empty for callers here."""
+    remote_sender: str = ""
+    """The agent on that machine that sends, by its id there; `user` for a person there. The machine vouches for it.
+
+    A name that begins with `unverified.` is one that the machine does not vouch for. Empty for a caller of a gateway on
+    that machine, which has a `name` and a scope as at a gateway here.
+    """
     key_id: str = ""
     """The API key that authenticated the caller; empty for other ways."""
     session_id: str = ""
@@ -74,7 +97,7 @@ class Caller:
 
     def sees(self, scope: str) -> bool:
         """Decides whether tasks of `scope` are visible to the caller; invisible ones look missing."""
-        return self.sees_all or scope == self.scope
+        return self.sees_all or covers(self.scope, scope)
 
     @property
     def limited_as(self) -> str:
@@ -115,10 +138,17 @@ class Caller:
         return self.is_person and not self.terminal_doubt
 
     @property
+    def is_person_elsewhere(self) -> bool:
+        """A person on another machine calls, or a caller of a gateway there, whose credentials count; no agent does."""
+        return bool(self.machine) and self.remote_sender in ("", PERSON)
+
+    @property
     def objection(self) -> str:
         """Why the caller may not make decisions that only people make; empty if it may."""
         if self.agent_id:
             return f"the calling process belongs to the agent {self.agent_id}"
+        if self.machine:
+            return self._objection_elsewhere()
         if self.doubt:
             return f"the calling process does not count as a person's: {self.doubt}"
         if not self.via_socket:
@@ -126,6 +156,12 @@ class Caller:
         if self.terminal_doubt:
             return f"{self.terminal_doubt}, and the setting person_proof demands a terminal of a person's"
         return ""
+
+    def _objection_elsewhere(self) -> str:
+        if not self.is_person_elsewhere:
+            return f"the caller is {self.remote_sender} on the machine {self.machine}"
+        allow = f"`synapse fleet allow {self.machine} approve`"
+        return f"the caller is on the machine {self.machine}, whose people may decide after {allow} here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

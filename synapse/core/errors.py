@@ -9,14 +9,16 @@
     │   ├── InvalidField          names the field; NoAgentThere
     │   └── InvalidChoice · MalformedJson · MalformedCall · VersionNotSupported · ExtensionRequired
     ├── NotFound                  TaskNotFound (PushConfigNotFound) · AgentNotFound · ExternalAgentNotFound
-    │                             RouteNotFound · KeyNotFound
+    │                             RouteNotFound · KeyNotFound · MachineNotFound
     ├── Conflict                  well-formed, but not possible now
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict · MessageIdReused
-    │   ├── QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
+    │   ├── QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · NotInFleet · FeedLagged
     │   └── RateLimited (TooManyStreams) · NothingAsked · QuestionGone
     ├── AccessDenied              SenderMismatch · SenderNotAccepted · PersonRequired · ForeignOrigin · Forbidden
+    │                             InvitationRefused
     │   └── Unauthenticated       CredentialsRefused
     ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
+    │                             LinkDown · MachineAway
     │   ├── AgentNotResponding    ConnectionForbidden · OutcomeUnknown
     │   └── ExternalAgentFailed   ExternalAgentUnreachable · ExternalAddressRefused
     ├── WaitTimedOut · WaitingForPerson
@@ -357,6 +359,12 @@ class ExternalAgentNotFound(NotFound):
         super().__init__(f"no external agent '{alias}'", hint="`synapse external list` shows the known ones")
 
 
+class MachineNotFound(NotFound):
+    """The fleet has no machine of that name."""
+
+    code = "machine_not_found"
+
+
 class RouteNotFound(NotFound):
     """Nothing is served at that path."""
 
@@ -433,6 +441,13 @@ class WaitCycle(Conflict):
             "waiting for a reply would never end: " + " waits for ".join(agents),
             hint="answer the request you are working on first (`synapse reply`), or send with --no-response",
         )
+
+
+class NotInFleet(Conflict):
+    """This machine belongs to no fleet."""
+
+    code = "not_in_fleet"
+    hint = "`synapse fleet create` makes one, `synapse fleet join INVITATION` joins one"
 
 
 class NameTaken(Conflict):
@@ -516,6 +531,13 @@ class SenderMismatch(AccessDenied):
     """The claimed sender is not the agent that the calling process belongs to."""
 
     code = "sender_mismatch"
+
+
+class InvitationRefused(AccessDenied):
+    """The invitation does not let this machine join the fleet."""
+
+    code = "invitation_refused"
+    hint = "ask for a new one: `synapse fleet invite NAME` on the machine that runs the fleet's server"
 
 
 class SenderNotAccepted(AccessDenied):
@@ -634,6 +656,31 @@ class FileNotStored(AgentFailed):
 
     code = "file_not_stored"
     hint = "free some room, and send it again"
+
+
+class LinkDown(AgentFailed):
+    """The link of this machine does not run, or has no connection to the fleet's server."""
+
+    code = "link_down"
+    hint = "`synapse fleet status` shows it; `synapse send --queue` keeps a message until it is back"
+
+
+class MachineAway(AgentFailed):
+    """The machine is in the fleet, but not connected now."""
+
+    code = "machine_away"
+    fields = ("machine", "since")
+    machine: str = ""
+    since: str = ""
+
+    def __init__(self, machine: str, since: str = "", *, hint: str = "") -> None:
+        when = f" (since {since})" if since else ""
+        super().__init__(
+            f"the machine {machine} is away{when}",
+            hint=hint or "`synapse send --queue` keeps a message for it; `synapse fleet status` shows the machines",
+        )
+        self.machine = machine
+        self.since = since
 
 
 class ExternalAgentFailed(AgentFailed):

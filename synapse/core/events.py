@@ -111,10 +111,17 @@ TaskEvent = (
 
 
 class Recorded(NamedTuple):
-    """An event that the store has made durable. Readers resume from its `seq`."""
+    """An event that the store has made durable. Readers of its task resume from its `seq`."""
 
     seq: int
     event: TaskEvent
+    position: int = 0
+    """Its place in the log of a store over the logs of several machines; 0 where that is the seq."""
+
+    @property
+    def cursor(self) -> int:
+        """From where readers of the whole log resume."""
+        return self.position or self.seq
 
 
 class Update(NamedTuple):
@@ -123,3 +130,10 @@ class Update(NamedTuple):
     seq: int
     event: TaskEvent | None
     task: Task
+    position: int = 0
+    """As `Recorded.position`."""
+
+    @property
+    def cursor(self) -> int:
+        """From where readers of the whole log resume."""
+        return self.position or self.seq

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NewType
 
-from synapse.core.address import PERSON
+from synapse.core.address import PERSON, split_inbox
 from synapse.core.types import frozen
 
 MessageId = NewType("MessageId", str)
@@ -90,6 +90,11 @@ class Sender:
     sender_endpoint: str = ""
     inbox: str = ""
     """The inbox for replies, valid also after the port changes. It comes from the registry, never from a message."""
+
+    @property
+    def machine(self) -> str:
+        """The machine of an agent on another machine; empty for one here, and for people."""
+        return split_inbox(self.inbox)[1]
 
 
 A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")

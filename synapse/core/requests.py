@@ -192,6 +192,8 @@ class MetricsSnapshot:
     delivered: tuple[Delivered, ...] = ()
     usage: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
     """What the requests of each agent to its model cost, by its name at the gateway."""
+    link: bytes = b""
+    """The metrics of this machine's link to its fleet, as text; empty without one."""
 
 
 class Request(Generic[R_co]):
@@ -281,6 +283,8 @@ class CommandResult:
     task_id: str = ""
     version: int = 0
     """The version of the task after the command."""
+    state: str = ""
+    """The state of the task then, a name of TaskState; empty from hosts of earlier versions."""
     direct: bool = False
     """The agent answers with a plain message instead of a task."""
     result: PushConfig | tuple[PushConfig, ...] | None = None
@@ -298,6 +302,19 @@ class SendMessage(Request[Task]):
     response_expected: bool = False
     sender_task_id: str = ""
     in_reply_to: str = ""
+    """The task of this agent that waits for this reply, and ends with it; a prefix of its id is enough.
+
+    The link ends a wait for an agent of another machine in this way, whatever became of the relayed message. It sends
+    the request for a caller with that `machine` and with the id of the agent there as `remote_sender`, and:
+
+        answered               the parts of the answer; metadata `inferred` unless the agent replied explicitly
+        the agent failed       its words as text, metadata `failed`, and `inferred` unless it replied explicitly
+        refused, expired, …    why, as text, metadata `failed` and `inferred`: the waiter is told by Synapse; with
+                               `end_reason`, that word is the task's reason
+
+    The message id makes it idempotent: a copy returns the task. TaskNotFound means that the task no longer waits, and
+    there is nothing left to do. If the waiter has left, the reply is delivered to the agent as a message.
+    """
     context_id: str = ""
     task_id: str = ""
     exact: bool = False
@@ -308,6 +325,11 @@ class SendMessage(Request[Task]):
     """The parent of the new task."""
     push: PushConfig | None = None
     """A webhook that is notified of all events of the task."""
+    opens: str = ""
+    """The id of the task to open, a UUID that the sender's link has chosen. Refused unless the caller is on another
+    machine."""
+    waiting: tuple[str, ...] = ()
+    """The inboxes that wait for the sender, if it waits and is on another machine: see `tasks.waits.waiting_behind`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +426,22 @@ class CancelTask(Request[Task]):
 
     task_id: str
     exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoidMessage(Request[Task]):
+    """Takes back a message that the link of another machine sends, whether it has arrived or not.
+
+    Ends the task that the message opened, unless that has ended. If the message has not arrived, records a canceled
+    task that claims its id, so that a late copy opens nothing. It may be repeated. The result is the task, which has
+    ended.
+    """
+
+    message_id: str
+    opens: str
+    """The id of the task that the message opens, as in SendMessage."""
+    expired: bool = False
+    """The message expired before the sender knew that it had arrived; otherwise the sender canceled it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -669,6 +707,8 @@ class ForAgent(Request[R_co]):
     request: Request[R_co]
     extensions: frozenset[str] | None = None
     """The A2A extensions that the caller names; None in dialects without extensions, where none is required."""
+    queue: bool = False
+    """Whether to keep the message for an agent whose machine is away: the header `Synapse-Queue: true`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -682,6 +722,7 @@ class OnBehalfOf(Request[CommandResult]):
 
 HostCommand = (
     SendMessage
+    | VoidMessage
     | CancelTask
     | ResolveTask
     | AnswerQuestion
@@ -692,7 +733,8 @@ HostCommand = (
     | ListPushConfigs
     | DeletePushConfig
 )
-"""The requests that a gateway forwards to an agent's host; it answers all others from the store, or refuses them."""
+"""The requests that a gateway or a link forwards to an agent's host; a gateway answers all others from the store, or
+refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,8 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.GetPushConfig: "get_push",
     requests.ListPushConfigs: "list_push",
     requests.DeletePushConfig: "delete_push",
+    # Only on the host of one agent, and for one that is not running:
+    requests.VoidMessage: "void",
     # Only on the host of one agent:
     requests.AskPerson: "ask_person",
     requests.FollowStatus: "follow_status",

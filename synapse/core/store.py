@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import Json
 from synapse.core.push import PushStore
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
+
+RELAYED_DAYS: Final = 8
+"""How long finished tasks that other machines sent are kept at least: relayed messages live for 7 days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,7 @@ class TaskQuery:
     inbox: str = ""
     agent_id: str = ""
     scope: str = ""
+    """Only tasks of this scope; see `core.caller.covers`."""
     states: frozenset[TaskState] = frozenset()
     context_id: str = ""
     parent_id: str = ""
@@ -146,6 +150,10 @@ class TaskStore(Protocol):
         """Returns the seq of the newest event; 0 if there is none."""
         ...
 
+    async def store_id(self) -> str:
+        """Returns the id that the store got when it was made; a copy of the store has the same."""
+        ...
+
     async def wait_after(self, seq: int, seconds: float) -> int:
         """Returns the seq of the newest event as soon as it is greater than `seq`, or after `seconds`.
 
@@ -178,8 +186,12 @@ class TaskStore(Protocol):
         """Returns the size of all kept events in bytes; an empty inbox or scope means any."""
         ...
 
-    async def prune(self, before: datetime) -> int:
-        """Deletes finished tasks unchanged since `before`, in steps that let others write; returns how many."""
+    async def prune(self, before: datetime, *, relayed_before: datetime | None = None) -> int:
+        """Deletes finished tasks unchanged since `before`, in steps that let others write; returns how many.
+
+        With `relayed_before`, tasks that other machines sent must be unchanged since then too: they claim the ids of
+        messages that may still come again.
+        """
         ...
 
     def fault(self) -> str:

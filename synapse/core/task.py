@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NewType, TypeVar
 
+from synapse.core.address import split_inbox
 from synapse.core.message import A_PERSON, Artifact, Json, Message, Sender
 from synapse.core.question import WAITING_FOR_PERSON, Question
 from synapse.core.text import sender_name
@@ -75,6 +76,11 @@ class WaitTarget:
     agent_id: str
     inbox: str = ""
     """Stays when the agent restarts on another port, which its id contains."""
+
+    @property
+    def machine(self) -> str:
+        """The machine of the agent; empty for one here."""
+        return split_inbox(self.inbox)[1]
 
 
 @dataclass(frozen=True, kw_only=True)

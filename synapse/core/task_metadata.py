@@ -16,12 +16,13 @@ keys once, when an event or a snapshot makes a task, and all others read the fie
     question                           `question`, while it is open
 
 Of `answered` (who answered the last question, and how), `in_reply_to`, `ttl` and `reason` a task has no field: they are
-only shown.
+only shown. `answered_with` (the id of the relayed message that answered) and `waiting_behind` (the inboxes that wait
+behind a sender on another machine) have functions here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
@@ -48,6 +49,8 @@ _DELIVERED_AS: Final = "delivered_as"
 _DELIVERS: Final = "delivers"
 _QUESTION: Final = "question"
 _ANSWERED: Final = "answered"
+_ANSWERED_WITH: Final = "answered_with"
+_WAITING: Final = "waiting_behind"
 
 _RARE_KEYS: Final = frozenset(
     {
@@ -66,12 +69,14 @@ _RARE_KEYS: Final = frozenset(
 )
 """The keys that most tasks do not have, and without which the others but the sender's mean nothing."""
 _FIELD_KEYS: Final = _RARE_KEYS | {_SENDER, _VERIFIED, _SENDER_INBOX, _SENDER_TASK, _WAITS_FOR_INBOX}
-RESERVED_KEYS: Final = _FIELD_KEYS | {_ANSWERED, "in_reply_to", "ttl", "reason"}
+RESERVED_KEYS: Final = _FIELD_KEYS | {_ANSWERED, _ANSWERED_WITH, _WAITING, "in_reply_to", "ttl", "reason"}
 """Metadata keys that Synapse relies on or shows to people; callers cannot change them."""
 _DROPPED_KEYS: Final = frozenset(
     {
         _QUESTION,
         _ANSWERED,
+        _ANSWERED_WITH,
+        _WAITING,
         _REPLIED,
         _WAITER_LEFT,
         _WAITER_RELEASED,
@@ -195,11 +200,17 @@ def claimed_waiting_task(metadata: Json) -> object:
 
 
 def opening_metadata(
-    claims: Json, sender: Sender, *, verified: bool, user: str = "", reply_to: ReplyTo | None = None
+    claims: Json,
+    sender: Sender,
+    *,
+    verified: bool,
+    user: str = "",
+    reply_to: ReplyTo | None = None,
+    waiting: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Returns the metadata of a new task: the sender's own keys, and what Synapse knows of the sender.
 
-    `user` is the caller's name at a gateway.
+    `user` is the caller's name at a gateway; `waiting` are the inboxes that wait behind a sender that waits.
     """
     metadata = _own_keys(claims)
     metadata[_SENDER] = _sender_fields(sender)
@@ -208,11 +219,22 @@ def opening_metadata(
         metadata[_USER] = user
     if reply_to is not None:
         metadata[_RESPONSE_EXPECTED] = True
-        if sender.inbox:
-            metadata[_SENDER_INBOX] = sender.inbox
+    if sender.inbox and (reply_to is not None or sender.machine):
+        metadata[_SENDER_INBOX] = sender.inbox
+    if reply_to is not None:
         if reply_to.task_id:
             metadata[_SENDER_TASK] = reply_to.task_id
+        if waiting:
+            metadata[_WAITING] = list(waiting)
     return metadata
+
+
+def waiting_behind_sender(task: Task) -> tuple[str, ...]:
+    """Returns the inboxes that wait behind the sender of a task, as its machine's link said; see SendMessage."""
+    waiting = task.metadata.get(_WAITING)
+    return (
+        tuple(one for one in cast("list[object]", waiting) if isinstance(one, str)) if isinstance(waiting, list) else ()
+    )
 
 
 def asking(asked_in: str) -> Json:
@@ -259,6 +281,21 @@ def waiter_released(task: Task, at: datetime) -> MetadataChanged:
 def answer_delivered(task: Task, at: datetime, message_task: str) -> MetadataChanged:
     """Returns the event that records that `message_task` delivers the answer of `task`, as its waiter has left."""
     return MetadataChanged(task_id=task.id, at=at, metadata={_WAITER_LEFT: True, _DELIVERED_AS: message_task})
+
+
+def relayed_answer_noted(waiting: Task, at: datetime, message_id: str) -> MetadataChanged:
+    """Returns the event that records which message of another machine answers the task."""
+    return MetadataChanged(task_id=waiting.id, at=at, metadata={_ANSWERED_WITH: message_id})
+
+
+def answered_with(waiting: Task) -> str:
+    """Returns the id of the message of another machine that answered the task; empty if none did."""
+    return _text(waiting.metadata.get(_ANSWERED_WITH))
+
+
+def ended_by_message(message_id: str) -> Json:
+    """Returns the filter for tasks that a message of another machine answered; see `relayed_answer_noted`."""
+    return {_ANSWERED_WITH: message_id}
 
 
 def delivering(waiting: Task) -> Json:

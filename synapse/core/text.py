@@ -18,7 +18,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from synapse.core.address import KEY, PERSON, UNVERIFIED
+from synapse.core.address import KEY, PERSON, UNVERIFIED, on_machine, split_machine
 
 LONGEST_LINE: Final = 300
 LONGEST_DETAIL: Final = 64 * 1024
@@ -64,14 +64,16 @@ def sender_name(sender_id: str, *, verified: bool, user: str = "") -> str:
     """Returns the sender's name for headers and lists. `user` is the name of a gateway's caller.
 
     proven                    synapse-claude-8100, user, synapse-system
+    on another machine        synapse-claude-8100@laptop, user@laptop
     a caller of the gateway   key.NAME
     anything else             unverified.NAME
     """
     name = _word(sender_id or PERSON)
     if verified:
         return name
-    marked = KEY + _word(user) if user else UNVERIFIED + name
-    return marked[:_LONGEST_NAME]
+    if user:
+        return (KEY + _word(user))[:_LONGEST_NAME]
+    return _word(UNVERIFIED + name)
 
 
 def sanitise(text: str) -> str:
@@ -149,7 +151,12 @@ def _header(short_id: str, sender: str, flag: str = "") -> str:
 @lru_cache(maxsize=256)
 def _word(sender: str) -> str:
     """Returns a sender's name that cannot close the header, begin another field or change the reading order."""
-    kept = re.sub(r"[^\w.@-]", "_", sanitise(sender))[:_LONGEST_NAME]
+    kept = re.sub(r"[^\w.@-]", "_", sanitise(sender))
+    if len(kept) > _LONGEST_NAME:
+        name, machine = split_machine(kept)
+        # Without its machine, a long name could pass for one of this machine.
+        kept = on_machine(name[: _LONGEST_NAME - len(machine) - 1], machine) if machine else kept
+        kept = kept[:_LONGEST_NAME]
     return "".join("_" if unicodedata.bidirectional(char) in _RIGHT_TO_LEFT else char for char in kept) or "unknown"
 
 

@@ -1,7 +1,7 @@
-"""W3C trace context of tasks.
+"""What the headers of a request say about its message: its trace, and whether to keep it for a machine that is away.
 
-The trace comes with a request, is stored with its task, and goes unchanged to webhooks and external agents. Synapse
-records no spans of its own.
+The W3C trace context comes with a request, is stored with its task, and goes unchanged to webhooks and external agents.
+Synapse records no spans of its own.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ STATE: Final = "tracestate"
 _PARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{1,64})?"
 )
+_QUEUE: Final = b"synapse-queue"
 _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 def traced(request: AnyRequest, headers: Iterable[tuple[bytes, bytes]]) -> AnyRequest:
-    """Returns the request; adds the trace in `headers` if the request opens a task. Ignores an invalid trace."""
+    """Returns the request; adds the trace in `headers` if the request opens a task. Ignores an invalid trace.
+
+    With the header `Synapse-Queue: true`, a message to an agent on another machine is kept while that is away.
+    """
     given: dict[str, str] = {}
     # Hot path: nearly every request comes here, and few have a trace.
     for name, value in headers:
         if name == b"traceparent" or name == b"tracestate":  # noqa: PLR1714 - a set costs more than two words
             given[name.decode("ascii")] = value.decode("latin-1")
+        elif name == _QUEUE and value.lower() == b"true" and isinstance(request, ForAgent):
+            request = replace(request, queue=True)
     trace = _checked(given) if given else None
     return cast("AnyRequest", _with_trace(request, trace)) if trace else request
 

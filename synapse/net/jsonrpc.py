@@ -6,10 +6,10 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from websockets.asyncio.client import ClientConnection, unix_connect
-from websockets.exceptions import WebSocketException
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 _OPEN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 10.0
@@ -29,6 +29,10 @@ async def open_rpc(socket: Path, take: Callable[[JsonObject], None]) -> RpcClien
     Raises:
         OSError: nothing listens there, or the server does not speak WebSocket.
     """
+    # Every host imports this module, and few connect; the library takes 2 MB.
+    from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
+    from websockets.exceptions import WebSocketException  # noqa: PLC0415 - see above
+
     try:
         connection = await unix_connect(
             str(socket),
@@ -55,6 +59,8 @@ class RpcClient:
 
     async def follow(self) -> None:
         """Reads until the connection ends; then fails all open calls with ConnectionResetError."""
+        from websockets.exceptions import WebSocketException  # noqa: PLC0415 - the connection has loaded it already
+
         try:
             async for text in self._connection:
                 self._receive(text)
@@ -100,6 +106,8 @@ class RpcClient:
         await self._connection.close()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
+        from websockets.exceptions import WebSocketException  # noqa: PLC0415 - the connection has loaded it already
+
         try:
             await self._connection.send(json.dumps(message))
         except WebSocketException as error:

@@ -122,6 +122,11 @@ def gateways(home: "str | os.PathLike[str]") -> FileRegistry:
     return FileRegistry(os.path.join(home, "gateways"))
 
 
+def links(home: "str | os.PathLike[str]") -> FileRegistry:
+    """Returns the registry of this user's link, which has one entry at most, `synapse-link`."""
+    return FileRegistry(os.path.join(home, "links"))
+
+
 def is_alive(entry: AgentEntry) -> bool:
     """Whether the host of `entry` is or may be alive: False only when it is certain that it has ended.
 
