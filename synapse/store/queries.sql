@@ -112,8 +112,12 @@ UPDATE inboxes SET held_by = '' WHERE inbox = ? AND held_by = ? AND epoch = ?;
 
 -- name: old_tasks
 SELECT number, id, inbox, scope, state, version, hidden FROM tasks
-WHERE updated_at < ? AND state IN ('completed', 'failed', 'canceled', 'rejected')
-ORDER BY updated_at LIMIT ?;
+WHERE updated_at < ?1 AND state IN ('completed', 'failed', 'canceled', 'rejected')
+    AND (updated_at < ?2 OR scope NOT GLOB 'machine:*')
+ORDER BY updated_at LIMIT ?3;
+
+-- name: store_id
+SELECT store_id FROM identity;
 
 -- name: delete_appends
 DELETE FROM appends WHERE task = ?;
@@ -199,3 +203,89 @@ WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.number = docs.number AND tasks
 
 -- name: has_docs_to_forget
 SELECT (SELECT COUNT(*) FROM docs) > (SELECT COALESCE(SUM(tasks), 0) FROM task_counts);
+
+-- name: appends_to_ship
+SELECT appends.seq, tasks.id, appends.version, appends.body, appends.message_id, appends.digest
+FROM appends CROSS JOIN tasks ON tasks.number = appends.task
+WHERE appends.seq > ? AND appends.seq <= ? ORDER BY appends.seq;
+
+-- name: replica_logs
+SELECT number, machine, counter, nonce, seq, digest, is_closed, opened_at, changed_at FROM logs ORDER BY number;
+
+-- name: begin_log
+INSERT INTO logs (machine, counter, nonce, seq, digest, is_closed, opened_at, changed_at)
+VALUES (?, ?, ?, 0, x'', 0, ?, ?) RETURNING number;
+
+-- name: move_log
+UPDATE logs SET seq = ?, digest = ?, changed_at = ? WHERE number = ?;
+
+-- name: close_log
+UPDATE logs SET is_closed = 1 WHERE number = ?;
+
+-- name: write_mark
+INSERT OR REPLACE INTO marks (log, seq, digest, at) VALUES (?, ?, ?, ?);
+
+-- name: marks_after
+SELECT seq, digest FROM marks WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: forget_marks
+DELETE FROM marks WHERE at < ?;
+
+-- name: insert_origin
+INSERT OR ROLLBACK INTO origins (seq, log, origin_seq, is_made) VALUES (?, ?, ?, ?);
+
+-- name: insert_original
+INSERT INTO originals (seq, body) VALUES (?, ?);
+
+-- name: insert_unread
+INSERT OR IGNORE INTO unread (log, origin_seq, task_id, version, body, message_id, digest, at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: unread_rows
+SELECT origin_seq, task_id, version, body, message_id, digest FROM unread WHERE log = ? ORDER BY origin_seq LIMIT ?;
+
+-- name: count_unread
+SELECT log, COUNT(*) FROM unread GROUP BY log;
+
+-- name: delete_unread
+DELETE FROM unread WHERE log = ? AND origin_seq = ?;
+
+-- name: forget_unread
+DELETE FROM unread WHERE at < ?;
+
+-- name: known_origins
+SELECT origin_seq FROM origins WHERE log = ?1 AND origin_seq > ?2 AND origin_seq <= ?3 AND is_made = 0
+UNION SELECT origin_seq FROM unread WHERE log = ?1 AND origin_seq > ?2 AND origin_seq <= ?3;
+
+-- name: task_of_replica
+SELECT tasks.number, tasks.version, tasks.inbox, tasks.scope, tasks.state, tasks.hidden, origins.log, MAX(origins.origin_seq)
+FROM tasks CROSS JOIN appends ON appends.task = tasks.number CROSS JOIN origins ON origins.seq = appends.seq
+WHERE tasks.id_key = ? AND tasks.id = ?
+GROUP BY tasks.number;
+
+-- name: open_tasks_of_log
+SELECT DISTINCT tasks.id
+FROM tasks INDEXED BY tasks_open CROSS JOIN origins ON origins.seq = tasks.number
+WHERE tasks.state IN ('submitted', 'working', 'input_required', 'auth_required') AND origins.log = ?;
+
+-- name: origins_of_task
+SELECT origins.origin_seq, ?1, body
+FROM appends INDEXED BY appends_by_task CROSS JOIN origins ON origins.seq = appends.seq
+WHERE task = (SELECT number FROM tasks WHERE id_key = ?2 AND id = ?1) AND origins.origin_seq > ?3 ORDER BY version;
+
+-- name: origins_of_all
+SELECT appends.seq, origins.origin_seq, tasks.id, body
+FROM appends CROSS JOIN tasks ON tasks.number = appends.task CROSS JOIN origins ON origins.seq = appends.seq
+WHERE appends.seq > ? ORDER BY appends.seq;
+
+-- name: replica_rows
+SELECT origin_seq, id, version, body, message_id, digest, original FROM (
+    SELECT origins.origin_seq, tasks.id, appends.version, appends.body, appends.message_id, appends.digest,
+        originals.body AS original
+    FROM origins CROSS JOIN appends ON appends.seq = origins.seq CROSS JOIN tasks ON tasks.number = appends.task
+    LEFT JOIN originals ON originals.seq = origins.seq
+    WHERE origins.log = ?1 AND origins.origin_seq > ?2 AND origins.origin_seq <= ?3 AND origins.is_made = 0
+    UNION ALL
+    SELECT origin_seq, task_id, version, '', message_id, digest, body FROM unread
+    WHERE log = ?1 AND origin_seq > ?2 AND origin_seq <= ?3
+) ORDER BY origin_seq;

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self, cast
 
+from synapse.core.caller import LOCAL_SCOPE
 from synapse.core.errors import IllegalTransition, InvalidRequest, StoreCorrupt, StoreTooNew, TaskFinished, TaskNotFound
 from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import Json
@@ -73,6 +74,11 @@ def load(connection: Connection, task_id: TaskId) -> Task:
     return _found(connection, task_id, row)
 
 
+def load_inside(connection: Connection, task_id: TaskId) -> Task:
+    """Returns the task, inside a transaction of the caller. Raises TaskNotFound."""
+    return _found(connection, task_id, connection.execute(query("load_task"), (id_key(task_id), task_id)).fetchone())
+
+
 def is_whole_id(prefix: str) -> bool:
     """Whether `prefix` can be found by its key. A shorter one takes a scan of all ids, but only people type those."""
     return len(prefix) >= _WHOLE_ID
@@ -105,7 +111,7 @@ def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: 
     with closing(connection.execute(query(name), values)) as rows:
         for last, of_task, body in rows:
             # An append may begin before `seq`, and may go on beyond the limit.
-            found += _recorded(last, TaskId(of_task), body, seq, limit - len(found))
+            found += recorded_in(last, TaskId(of_task), body, seq, limit - len(found))
             if len(found) >= limit:
                 break
     return found
@@ -115,6 +121,12 @@ def stored_bytes(connection: Connection, inbox: str, scope: str) -> int:
     """Returns the size of the stored events in bytes; an empty inbox or scope matches all."""
     size: int = connection.execute(query("stored_bytes"), (inbox, scope)).fetchone()[0]
     return size
+
+
+def store_id(connection: Connection) -> str:
+    """Returns the id of the store."""
+    found: str = connection.execute(query("store_id")).fetchone()[0]
+    return found
 
 
 def last_seq(connection: Connection) -> int:
@@ -237,7 +249,9 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
     values: list[Any] = []
     for column in ("inbox", "agent_id", "scope", "context_id", "parent_id"):
         if value := getattr(wanted, column):
-            conditions.append(f"{table}.{column} = ? AND {table}.{column} <> ''")
+            is_own_user = column == "scope" and value == LOCAL_SCOPE
+            others = f"OR {table}.scope GLOB 'machine:*'" if is_own_user else ""  # see `core.caller.covers`
+            conditions.append(f"({table}.{column} = ? AND {table}.{column} <> '' {others})")
             values.append(value)
     if wanted.context_id:
         conditions.append(f"{table}.context_key = ?")
@@ -318,7 +332,7 @@ def _decode(number: int, task_id: TaskId, version: int, text: str | None, later:
     return task
 
 
-def _recorded(last: int, task_id: TaskId, body: str, after: int, most: int) -> Sequence[Recorded]:
+def recorded_in(last: int, task_id: TaskId, body: str, after: int, most: int) -> Sequence[Recorded]:
     """Returns at most `most` events after the seq `after`, from the append that ends with the seq `last`."""
     rows = _rows_in(last, _parse(f"append {last}", body))
     first = last - len(rows) + 1

@@ -17,7 +17,7 @@ SELECT id, inbox, state, (
     FROM appends WHERE task = tasks.number AND json_extract(body, '$[0][2].queued') IS NOT 0
         AND json_extract(body, '$[0][2].metadata.sender.sender_id') IS NOT ?
     ORDER BY version LIMIT 1
-) AS text FROM tasks WHERE hidden = 0 AND scope = ? AND {condition}
+) AS text FROM tasks WHERE hidden = 0 AND (scope = ? OR scope GLOB 'machine:*') AND {condition}
 ORDER BY updated_at DESC LIMIT ?
 """
 
@@ -25,8 +25,8 @@ ORDER BY updated_at DESC LIMIT ?
 def recent_tasks(path: str, limit: int, *, only_open: bool, system: str, scope: str) -> "Iterator[tuple[str, ...]]":
     """Yields id, inbox, state and beginning of the message of the tasks that changed last, latest first.
 
-    Leaves out instructions, which `system` sends, and tasks in which an agent only waits. Yields nothing if the store
-    cannot be read: nobody who presses Tab wants to know why.
+    Tasks that other machines sent belong to every scope. Leaves out instructions, which `system` sends, and tasks in
+    which an agent only waits. Yields nothing if the store cannot be read: nobody who presses Tab wants to know why.
     """
     statement = _RECENT.format(condition=f"state IN {_OPEN_STATES}" if only_open else "true")
     # Not urllib.parse, which loads regular expressions.

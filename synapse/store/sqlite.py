@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -29,15 +28,13 @@ from synapse.store.pushes import SqlitePushes
 from synapse.store.queries import query
 from synapse.store.search import SearchIndex, index_path
 from synapse.store.threads import ReadThread
-from synapse.store.writer import Group, Job, Writer, add_stored_bytes, add_task_counts
+from synapse.store.writer import Job, Writer, prune_some
 
 log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT: Final = 10.0
 _RESULTS_TOGETHER: Final = 6
 """How many quick reads share one call into the loop: one call for each would cost half as much as the read itself."""
-_PRUNE_TASKS: Final = 100
-_PRUNE_EVENTS: Final = 2000
 
 T = TypeVar("T")
 
@@ -158,6 +155,10 @@ class SqliteStore:
         """Returns the seq of the newest event; 0 when there is none."""
         return await self._log_reads.read(store_reader.last_seq)
 
+    async def store_id(self) -> str:
+        """Returns the id that the store got when it was made."""
+        return await self._lookups.read(store_reader.store_id)
+
     async def wait_after(self, seq: int, seconds: float) -> int:
         """Waits for an event after `seq`, for `seconds` at most; returns the seq of the newest event."""
         if self._listener is None:
@@ -209,13 +210,14 @@ class SqliteStore:
         """Returns the size of the stored events in bytes; an empty inbox or scope matches all."""
         return await self._lookups.read(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
 
-    async def prune(self, before: datetime) -> int:
+    async def prune(self, before: datetime, *, relayed_before: datetime | None = None) -> int:
         """Deletes finished tasks that have not changed since `before`, in steps between which others can write.
 
-        Returns how many tasks were deleted.
+        Returns how many tasks were deleted. For `relayed_before` see `TaskStore.prune`.
         """
         total = 0
-        while deleted := await self._write(partial(prune_some, before=micros(before))):
+        relayed = micros(relayed_before or before)
+        while deleted := await self._write(partial(prune_some, before=micros(before), relayed_before=relayed)):
             total += deleted
         if total:
             # Texts that are no longer kept here are not kept in the index either.
@@ -265,32 +267,3 @@ def _open(path: Path, is_alive: IsAlive, lock_timeout: float) -> tuple[StoreFile
     except BaseException:
         connection.close()
         raise
-
-
-def prune_some(connection: sqlite3.Connection, before: int) -> int:
-    """Deletes a few of the oldest finished tasks that have not changed since `before`, with all their rows.
-
-    Returns how many tasks were deleted; 0 when none is left.
-    """
-    events = 0
-    deleted = 0
-    task_counts: Counter[Group] = Counter()
-    stored_bytes: Counter[tuple[str, str]] = Counter()
-    for number, task_id, inbox, scope, state, version, hidden in connection.execute(
-        query("old_tasks"), (before, _PRUNE_TASKS)
-    ).fetchall():
-        if deleted and events + version > _PRUNE_EVENTS:
-            break
-        stored_bytes[inbox, scope] -= connection.execute(query("bytes_of_task"), (number,)).fetchone()[0]
-        connection.execute(query("delete_deliveries_of_task"), (task_id,))
-        connection.execute(query("delete_pushes_of_task"), (task_id,))
-        connection.execute(query("delete_appends"), (number,))
-        connection.execute(query("delete_snapshot"), (number,))
-        connection.execute(query("delete_task"), (number,))
-        if not hidden:
-            task_counts[inbox, scope, state] -= 1
-        events += version
-        deleted += 1
-    add_task_counts(connection, task_counts)
-    add_stored_bytes(connection, stored_bytes)
-    return deleted

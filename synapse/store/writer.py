@@ -50,8 +50,10 @@ GATHER_SECONDS: Final = 0.0005
 _MAX_BATCH: Final = 1000
 _ENOUGH: Final = 64
 """The loop wakes the thread for this many works without waiting for more."""
-_SNAPSHOT_EVENTS: Final = 64
+SNAPSHOT_EVENTS: Final = 64
 """A growing task gets a snapshot each time it has this many more events, so that loading it stays cheap."""
+_PRUNE_TASKS: Final = 100
+_PRUNE_EVENTS: Final = 2000
 _WITH_MESSAGE: Final = (TaskOpened, MessageAdded)
 
 Group = tuple[str, str, str]
@@ -346,6 +348,37 @@ def add_stored_bytes(connection: sqlite3.Connection, more: Mapping[tuple[str, st
     write_many(connection, "add_stored_bytes", [(*owner, size) for owner, size in more.items() if size])
 
 
+def prune_some(connection: sqlite3.Connection, before: int, relayed_before: int | None = None) -> int:
+    """Deletes a few of the oldest finished tasks that have not changed since `before`, with all their rows.
+
+    Those that other machines sent must not have changed since `relayed_before` either, if that is given.
+
+    Returns how many tasks were deleted; 0 when none is left.
+    """
+    events = 0
+    deleted = 0
+    task_counts: Counter[Group] = Counter()
+    stored_bytes: Counter[tuple[str, str]] = Counter()
+    for number, task_id, inbox, scope, state, version, hidden in connection.execute(
+        query("old_tasks"), (before, before if relayed_before is None else relayed_before, _PRUNE_TASKS)
+    ).fetchall():
+        if deleted and events + version > _PRUNE_EVENTS:
+            break
+        stored_bytes[inbox, scope] -= connection.execute(query("bytes_of_task"), (number,)).fetchone()[0]
+        connection.execute(query("delete_deliveries_of_task"), (task_id,))
+        connection.execute(query("delete_pushes_of_task"), (task_id,))
+        connection.execute(query("delete_appends"), (number,))
+        connection.execute(query("delete_snapshot"), (number,))
+        connection.execute(query("delete_task"), (number,))
+        if not hidden:
+            task_counts[inbox, scope, state] -= 1
+        events += version
+        deleted += 1
+    add_task_counts(connection, task_counts)
+    add_stored_bytes(connection, stored_bytes)
+    return deleted
+
+
 def _write_appends(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
     """Writes all appends and returns the first seq of each. The caller rolls back when this raises.
 
@@ -424,7 +457,7 @@ class _Batch:
             if version:
                 changed.append((number, task.state.value, micros(task.updated_at), task.version, task.hidden))
             else:
-                new.append(_task_row(number, append.key, task))
+                new.append(task_row(number, append.key, task))
             if group:
                 more[group] -= 1
             if not task.hidden:
@@ -454,7 +487,7 @@ def _claimed(connection: sqlite3.Connection, appends: Sequence[Append]) -> set[C
 
 def _needs_snapshot(append: Append) -> bool:
     """Whether to store the whole task, too: it has grown, or a wait for it ends."""
-    if append.task.version // _SNAPSHOT_EVENTS != append.version_before // _SNAPSHOT_EVENTS:
+    if append.task.version // SNAPSHOT_EVENTS != append.version_before // SNAPSHOT_EVENTS:
         return True
     state = append.task.state
     return (state.is_terminal or state.is_interrupted) and any(
@@ -462,7 +495,8 @@ def _needs_snapshot(append: Append) -> bool:
     )
 
 
-def _task_row(number: int, key: int, task: Task) -> Row:
+def task_row(number: int, key: int, task: Task) -> Row:
+    """Returns the row of a task for `insert_task`."""
     created = micros(task.created_at)
     return (
         number,

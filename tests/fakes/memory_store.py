@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from synapse.core.caller import MACHINE_SCOPE, covers
 from synapse.core.errors import LeaseLost, TaskNotFound, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
 from synapse.core.store import IsAlive, KnownMessage, Lease, SearchProgress, TaskPage, TaskQuery, is_wanted
@@ -18,6 +20,8 @@ from synapse.store.reader import Cursor
 from synapse.store.search_words import Search, text_of_task
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_pushes import MemoryPushes
+
+_NUMBERS = itertools.count(1)
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class MemoryStore:
         self._log: list[Recorded] = []
         self._messages: dict[tuple[str, str, str], KnownMessage] = {}
         self._leases: dict[str, Lease] = {}
+        self._store_id = f"memory-{next(_NUMBERS)}"
         self._opened = 0
         self._seq = 0
         self._appended = asyncio.Event()
@@ -104,6 +109,10 @@ class MemoryStore:
         start = bisect_right(log, seq, key=lambda recorded: recorded.seq)
         return log[start : start + limit]
 
+    async def store_id(self) -> str:
+        """The id of the store."""
+        return self._store_id
+
     async def last_seq(self) -> int:
         """The seq of the newest event; 0 when there is none."""
         return self._seq
@@ -146,12 +155,14 @@ class MemoryStore:
         kept = (one for one in self._tasks.values() if inbox in ("", one.task.inbox) and scope in ("", one.task.scope))
         return sum(len(encode_events([recorded.event]).encode()) for one in kept for recorded in one.log)
 
-    async def prune(self, before: datetime) -> int:
+    async def prune(self, before: datetime, *, relayed_before: datetime | None = None) -> int:
         """Delete finished tasks that did not change since; return how many."""
+        relayed = min(before, relayed_before or before)
         old = {
             task_id
             for task_id, kept in self._tasks.items()
-            if kept.task.state.is_terminal and kept.task.updated_at < before
+            if kept.task.state.is_terminal
+            and kept.task.updated_at < (relayed if kept.task.scope.startswith(MACHINE_SCOPE) else before)
         }
         for task_id in old:
             del self._tasks[task_id]
@@ -214,11 +225,12 @@ def _fits(task: Task, query: TaskQuery) -> bool:
     wanted = (
         (query.inbox, task.inbox),
         (query.agent_id, task.agent_id),
-        (query.scope, task.scope),
         (query.context_id, task.context_id),
         (query.parent_id, task.parent_id),
     )
     if task.hidden or any(value not in ("", actual) for value, actual in wanted):
+        return False
+    if query.scope and not covers(query.scope, task.scope):
         return False
     if query.states and task.state not in query.states:
         return False

@@ -21,7 +21,7 @@ from tests.integration.recorded.product import product, until, wire
 pytestmark = pytest.mark.integration
 
 STORES = ROOT / "tests" / "golden" / "stores"
-SCHEMAS = (3, 4, 5, 6, 7)
+SCHEMAS = (3, 4, 5, 6, 7, 8)
 JSON = dict[str, Any]
 
 

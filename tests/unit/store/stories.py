@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.task import Task
+from tests.fakes.leased_fleet_store import LeasedFleetStore
 from tests.fakes.leased_store import LeasedStore
 from tests.fakes.memory_store import MemoryStore
 
-AnyStore = MemoryStore | LeasedStore
+AnyStore = MemoryStore | LeasedStore | LeasedFleetStore
 
 
 async def keep(store: AnyStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:

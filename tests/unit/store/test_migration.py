@@ -187,6 +187,18 @@ def old(request: pytest.FixtureRequest, path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("schema", range(3, 8))
+async def test_a_store_gets_its_id_once(schema: int, path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        bring_up_to(connection, schema)
+    async with look(path) as store:
+        await compare(store)
+        given = await store.store_id()
+    async with look(path) as again, look(tmp_path / "other.db") as other:
+        assert (await again.store_id(), len(given)) == (given, 32)
+        assert await other.store_id() != given
+
+
 async def test_a_store_of_each_schema_opens_and_its_next_lease_has_the_first_epoch(old: Path) -> None:
     async with look(old) as store:
         await compare(store)

@@ -151,3 +151,14 @@ async def test_a_full_last_page_has_no_next(store: AnyStore) -> None:
 async def test_a_cursor_that_is_not_ours_is_refused(store: AnyStore, cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         await store.list(TaskQuery(cursor=cursor))
+
+
+async def test_the_user_of_a_machine_also_sees_what_other_machines_sent_to_it(store: AnyStore) -> None:
+    for number, scope in enumerate(("local", "machine:laptop", "machine:box3", "machines", "key:1")):
+        await keep(store, opened(numbered(number), at=number, scope=scope))
+
+    page = await store.list(TaskQuery(scope="local"))
+    assert [task.scope for task in page.tasks] == ["machine:box3", "machine:laptop", "local"]
+    first = await store.list(TaskQuery(scope="local", limit=1))
+    assert (first.total, bool(first.next_cursor)) == (3, True)
+    assert [task.scope for task in (await store.list(TaskQuery(scope="machine:box3"))).tasks] == ["machine:box3"]

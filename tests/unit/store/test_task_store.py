@@ -345,3 +345,20 @@ async def test_the_next_event_wakes_a_waiter(store: AnyStore) -> None:
     later = asyncio.ensure_future(store.wait_after(1, 60))
     await keep(store, moved(TaskState.WORKING), moved(TaskState.COMPLETED), before=[opened()])
     assert await later == 3
+
+
+async def test_tasks_that_other_machines_sent_may_be_kept_longer(store: AnyStore) -> None:
+    for number, (scope, at) in enumerate((("local", 5), ("machine:laptop", 5), ("machine:laptop", 15))):
+        task_id = numbered(number)
+        sent = opened(task_id, at=at, scope=scope, message=message(message_id=f"m{number}"))
+        await keep(store, sent, moved(TaskState.COMPLETED, task_id, at=at), digest="d")
+
+    assert await store.prune(after(30), relayed_before=after(10)) == 2
+    assert [task.id for task in (await store.list(TaskQuery())).tasks] == [numbered(2)]
+    assert await store.find_message("", "machine:laptop", "m2") is not None
+    # Never longer than asked for, if that is shorter.
+    assert await store.prune(after(12), relayed_before=after(30)) == 0
+
+
+async def test_a_store_has_an_id_of_its_own(store: AnyStore) -> None:
+    assert await store.store_id() == await store.store_id() != ""

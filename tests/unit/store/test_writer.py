@@ -24,7 +24,6 @@ from synapse.core.task import TaskState
 from synapse.store import reader, writer
 from synapse.store.codec import micros
 from synapse.store.file import connect, lock_path
-from synapse.store.sqlite import prune_some
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened
 from tests.fakes.leased_store import LeasedStore
 
@@ -231,7 +230,7 @@ async def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> Non
             log.append(moved(TaskState.COMPLETED, task_id))
             await store.append(replay(log), log)
         with closing(connect(path, lock_timeout=1)) as connection:
-            assert [prune_some(connection, micros(after(60))) for _ in range(4)] == [1, 1, 1, 0]
+            assert [writer.prune_some(connection, micros(after(60))) for _ in range(4)] == [1, 1, 1, 0]
         await store.close()
 
 
