@@ -18,7 +18,7 @@ const WAITS = [0, 100, 250, 500, 1000, 2000];
 export class Live {
   /** The agents' rows, in the gateway's order. */
   rows = [];
-  /** The log's number up to which events were seen; null before the first overview. */
+  /** The cursor up to which events were seen, which may be too large for a number; null before the first overview. */
   cursor = null;
   /** `since` is, in milliseconds, when the state began; while offline, when the gateway was last heard. */
   connection = { state: "connecting", since: Date.now() };
@@ -100,7 +100,7 @@ export class Live {
   }
 
   #receive({ id, event, data }) {
-    if (id) this.cursor = Number(id); // the gateway sends no event of the log after a later id
+    if (id) this.cursor = id; // the gateway sends no event of the log after a later id
     switch (event) {
       case "overview":
         this.rows = data.agents;

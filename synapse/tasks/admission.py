@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from synapse.core import text
-from synapse.core.address import PERSON, SYSTEM
+from synapse.core.address import PERSON, SYSTEM, UNVERIFIED, on_machine, remote_inbox
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import InvalidField, SenderMismatch, UnsupportedMediaType
@@ -30,15 +30,18 @@ ANY_TYPE: Final = "*/*"
 """The last input type on the card of an agent that accepts everything, a media range (RFC 9110 §12.5.1)."""
 _DEFAULT_TYPES: Final[dict[type, str]] = dict(zip((TextPart, DataPart, FilePart), MODES, strict=True))
 """The media type of a part that names none."""
+_REMOTE_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _ROLES: Final = {role: repr(role) for role in Role}
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
-    """Returns who the message is from, and whether the caller's process proves it.
+    """Returns who the message is from, and whether the caller's process proves it, or its machine vouches for it.
 
     Raises:
         SenderMismatch: the claim contradicts the proof, or names Synapse itself.
     """
+    if caller.remote_sender:
+        return _remote_sender(claimed, caller)
     if claimed is not None and claimed.sender_id == SYSTEM:
         raise SenderMismatch(f"the sender '{SYSTEM}' is reserved for Synapse itself")
     if caller.is_agent:
@@ -52,6 +55,26 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
     if claimed is None or not claimed.sender_id:
         return A_PERSON, caller.is_person
     return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
+
+
+def _remote_sender(claimed: Sender | None, caller: Caller) -> tuple[Sender, bool]:
+    """Returns the sender on another machine, as this machine names it: `synapse-claude-8100@laptop`.
+
+    The claim gives only its type and its inbox there.
+    """
+    name = caller.remote_sender.removeprefix(UNVERIFIED)
+    if not _REMOTE_NAME.fullmatch(name) or name == SYSTEM:
+        raise SenderMismatch(
+            f"'{text.safe_line(name)}' cannot be the name of a sender on {caller.machine}",
+            hint="the link of that machine names its agents by their ids",
+        )
+    kind, inbox = (claimed.sender_type, claimed.inbox) if claimed else ("", "")
+    sender = Sender(
+        sender_id=on_machine(name, caller.machine),
+        sender_type="user" if name == PERSON else kind,
+        inbox=remote_inbox(inbox, caller.machine) if inbox else "",
+    )
+    return sender, name == caller.remote_sender
 
 
 def check_id(field: str, value: object) -> None:

@@ -6,21 +6,25 @@ The turn is stopped only after the journal has recorded the change: an answer th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from synapse.core.errors import IllegalTransition, InvalidField, TaskFinished, TaskNotCancelable
 from synapse.core.events import MetadataChanged, StateChanged, TaskEvent, TaskHidden
-from synapse.core.requests import ChangeTask
+from synapse.core.requests import ChangeTask, VoidMessage
 from synapse.core.task import Task, TaskState
 from synapse.core.task_metadata import RESERVED_KEYS
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
-from synapse.tasks.questions import Questions
 from synapse.tasks.recovery import is_in_doubt
-from synapse.tasks.replies import Replies
+from synapse.tasks.relayed import withdrawal
 from synapse.tasks.rules import cancellation
-from synapse.tasks.worker import AgentWorker
+
+if TYPE_CHECKING:
+    # Only for hosts: a link and `StoppedTasks` use the functions below, and run no worker.
+    from synapse.tasks.questions import Questions
+    from synapse.tasks.replies import Replies
+    from synapse.tasks.worker import AgentWorker
 
 _EQUIVALENT_STATES: Final = {
     TaskState.WORKING: {TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED},
@@ -43,13 +47,24 @@ class TaskChanges:
 
     async def cancel(self, task: Task) -> Task:
         """Cancels a task that has not ended. Raises TaskNotCancelable."""
-        events = cancellation(task, self._clock.now())
+        return await self._end(task, cancellation(task, self._clock.now()))
+
+    async def void(self, task: Task, request: VoidMessage) -> Task:
+        """Ends a task whose sender took its message back; returns one that has ended as it is."""
+        while not task.state.is_terminal:
+            try:
+                return await self._end(task, withdrawal(task, request, self._clock.now()))
+            except TaskNotCancelable:
+                task = await self._journal.load(task.id)
+        return task
+
+    async def _end(self, task: Task, events: tuple[TaskEvent, ...]) -> Task:
         try:
-            canceled = await self._journal.record(*events)
+            ended = await self._journal.record(*events)
         except (IllegalTransition, TaskFinished) as lost:
             raise TaskNotCancelable(f"task {task.short_id} has ended meanwhile") from lost
-        await self._stop(task, canceled)
-        return canceled
+        await self._stop(task, ended)
+        return ended
 
     async def change(self, request: ChangeTask, task: Task) -> Task:
         """Sets the task's metadata and state. Raises InvalidField, IllegalTransition or TaskFinished."""

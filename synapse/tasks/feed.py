@@ -117,7 +117,7 @@ class Feed:
                         return
 
     async def follow_all(self, after: int | None = None, *, inbox: str = "") -> AsyncGenerator[Update, None]:
-        """Yields each update of every task, from now on or after the seq `after`; does not end by itself.
+        """Yields each update of every task, from now on or after the cursor `after`; does not end by itself.
 
         Live updates come from this feed's source: this process's journal, or the whole store. With `inbox`, yields only
         tasks of that inbox; the host that holds its lease then misses none.
@@ -138,14 +138,14 @@ class Feed:
                 reader.start_over()
                 async with aclosing(LogReader(self._journal, self._store).after(reader.seen)) as updates:
                     async for update in updates:
-                        reader.seen = update.seq
+                        reader.seen = update.cursor
                         yield update
                 # As below: updates that the buffer dropped meanwhile are in the log.
                 is_live = not reader.has_overflowed
                 continue
             update = await reader.next()
-            if update.seq > reader.seen:
-                reader.seen = update.seq
+            if update.cursor > reader.seen:
+                reader.seen = update.cursor
                 yield update
 
     async def _log_and_live(self, task_id: TaskId, reader: _Reader, version: int) -> AsyncGenerator[Update, None]:
@@ -249,21 +249,21 @@ class LogReader:
         self._journal = journal
         self._store = store
         self._tasks: OrderedDict[TaskId, Task] = OrderedDict()
-        self.seq = 0
-        """The seq of the last event read, wanted or not."""
+        self.cursor = 0
+        """The cursor of the last event read, wanted or not."""
 
-    async def after(self, seq: int, wanted: Callable[[Recorded], bool] = _all) -> AsyncGenerator[Update, None]:
-        """Yields the wanted updates after `seq`; ends at the end of the log."""
-        self.seq = seq
-        while page := await self._store.read_after(self.seq, limit=_PAGE):
+    async def after(self, cursor: int, wanted: Callable[[Recorded], bool] = _all) -> AsyncGenerator[Update, None]:
+        """Yields the wanted updates after `cursor`; ends at the end of the log."""
+        self.cursor = cursor
+        while page := await self._store.read_after(self.cursor, limit=_PAGE):
             for recorded in page:
                 before = self._tasks.pop(recorded.event.task_id, None)
                 # A task whose event is skipped leaves the cache: without that event it cannot be built further.
                 task = await self._task_after(recorded, before) if wanted(recorded) else None
-                self.seq = recorded.seq
+                self.cursor = recorded.cursor
                 if task is not None:
                     self._remember(task)
-                    yield Update(recorded.seq, recorded.event, task)
+                    yield Update(recorded.seq, recorded.event, task, recorded.position)
             if len(page) < _PAGE:
                 return
 
@@ -300,7 +300,7 @@ class LogFollower:
         self._reading: asyncio.Task[None] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with each update, in the order of the seqs; returns a function that stops it."""
+        """Calls `listener` with each update, in the order of the log; returns a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -331,20 +331,20 @@ class LogFollower:
                 reading.cancel()
                 await asyncio.wait({reading})
 
-    async def _read(self, seq: int) -> None:
+    async def _read(self, cursor: int) -> None:
         loop = asyncio.get_running_loop()
         reader = LogReader(self._journal, self._store)
-        reader.seq = seq
+        reader.cursor = cursor
         while True:
             begun, least = loop.time(), self._gather_seconds
             try:
-                async with aclosing(reader.after(reader.seq, self._on_event)) as updates:
+                async with aclosing(reader.after(reader.cursor, self._on_event)) as updates:
                     async for update in updates:
                         for listener in tuple(self._listeners):
                             listener(update)
-                # All up to `seq` has been read, or was pruned.
-                reader.seq = max(reader.seq, seq)
-                seq = await self._store.wait_after(reader.seq, WAIT_SECONDS)
+                # All up to `cursor` has been read, or was pruned.
+                reader.cursor = max(reader.cursor, cursor)
+                cursor = await self._store.wait_after(reader.cursor, WAIT_SECONDS)
             except SynapseError as error:
                 # Readers miss nothing: it goes on at the same seq.
                 log.warning("log_not_read", extra={"error": error.code})

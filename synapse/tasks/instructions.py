@@ -21,8 +21,9 @@ Run in your shell:
   synapse send <agent> "<question>" --response   wait for the answer; it is printed
   synapse ask "<question>"                       ask the person here; the answer is printed
   synapse list                                   who is here
-An agent is named by its profile (codex), profile and port (codex-8120), full id, or given name. A person types
-`@codex <message>` for the same. Long text: `synapse send <agent> --file FILE`, or `-` for standard input.
+An agent is named by its profile (codex), profile and port (codex-8120), full id, or given name. One on another machine
+is codex@box2; `synapse list --all` shows them. A person types `@codex <message>` for the same.
+Long text: `synapse send <agent> --file FILE`, or `-` for standard input.
 Priority: --priority 1 (can wait) to 4 (urgent); 3 if you say nothing; 5 interrupts the agent: emergencies only."""
 
 REPLYING: Final = """\

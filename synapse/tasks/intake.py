@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any, Final
 
-from synapse.core.address import PERSON, SYSTEM
+from synapse.core.address import PERSON, SYSTEM, split_machine
 from synapse.core.agent import AgentEntry
-from synapse.core.caller import Caller
+from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.driver import Answered, QuestionRaised
 from synapse.core.errors import (
     AccessDenied,
@@ -36,7 +35,7 @@ from synapse.core.message import Json, Message, MessageId, Role, Sender, TextPar
 from synapse.core.push import PushConfig, PushService
 from synapse.core.question import Choice, Question, chosen, chosen_in_words, label_of
 from synapse.core.registry import Registry
-from synapse.core.requests import AnswerQuestion, AskPerson, CreateTask, SendMessage
+from synapse.core.requests import AnswerQuestion, AskPerson, CreateTask, SendMessage, VoidMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import (
     DEFAULT_PRIORITY,
@@ -62,6 +61,7 @@ from synapse.tasks.admission import (
     Acceptance,
     check_id,
     marked_with_sender,
+    message_digest,
     sender_of,
 )
 from synapse.tasks.deferral import DeferredReplies
@@ -73,8 +73,18 @@ from synapse.tasks.person_questions import MOST_OPEN_QUESTIONS, is_open_question
 from synapse.tasks.questions import Questions, answer_fields, question_gone, require_not_answered
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import ANSWERS, RecoveryPlan, as_prompt, last_prompt
+from synapse.tasks.relayed import (
+    check_new_task_id,
+    end_of_wait,
+    find_relayed,
+    is_taken_reply,
+    reply_marks,
+    require_awaited,
+    withdrawal,
+    withdrawn_message,
+)
 from synapse.tasks.replies import Replies
-from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
+from synapse.tasks.rules import VOID, Limits, deadline_of, find_repeated, require_room_in_queue
 from synapse.tasks.senders import SenderRule
 from synapse.tasks.waits import WaitCycles, was_asked
 from synapse.tasks.worker import AgentWorker
@@ -83,20 +93,6 @@ log = logging.getLogger(__name__)
 
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How many messages may wait, and for how long."""
-
-    queue: int = 1000
-    ttl: timedelta | None = None
-    pair_per_minute: int = 0
-    """Messages per minute between two agents; further ones are held. 0 means no limit."""
-
-    @property
-    def ttl_seconds(self) -> float | None:
-        return self.ttl.total_seconds() if self.ttl else None
 
 
 class Intake:
@@ -156,7 +152,7 @@ class Intake:
         Raises:
             TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
             MessageIdReused: the message id was used before with other content.
-            PushNotSupported, InvalidField: its webhook cannot be used.
+            PushNotSupported, InvalidField: its webhook cannot be used, or it may not choose the task's id.
             UnsupportedMediaType: the agent does not accept such parts.
             InvalidField: an id in its metadata is not a valid id.
             PersonRequired, InvalidChoice, QuestionGone: it answers a question.
@@ -168,6 +164,8 @@ class Intake:
         check_id("metadata.in_reply_to", request.in_reply_to)
         if not request.in_reply_to:
             self._acceptance.check(request.message)
+        if request.opens:
+            check_new_task_id(request.opens, caller)
         if request.push is not None:
             return self._send_with_push(request, request.push, caller)
         if request.in_reply_to:
@@ -193,6 +191,30 @@ class Intake:
         task = await self._journal.record(self._open_event(request, caller, {**metadata, **self._asked_in(caller)}))
         self._deferred.wait_opened(task)
         return task
+
+    async def withdraw(self, request: VoidMessage, caller: Caller) -> Task:
+        """Returns the task that the message opened; if it has not arrived, records a task that claims its id.
+
+        Raises InvalidField: the caller may not choose the id of a task.
+        """
+        check_new_task_id(request.opens, caller)
+        if known := await self._find_claimed(request.message_id, caller):
+            return known
+        send = SendMessage(message=withdrawn_message(request), dialect="synapse", opens=request.opens)
+        _, metadata = await self._origin(send, caller)
+        opened = self._open_event(send, caller, metadata)
+        ended = withdrawal(rebuild(None, (opened,)), request, opened.at)
+        try:
+            return await self._journal.record(opened, *ended, digest=VOID)
+        except (VersionConflict, IllegalTransition):
+            # The message, or another copy of this request, has just been recorded.
+            if known := await self._find_claimed(request.message_id, caller):
+                return known
+            raise
+
+    async def _find_claimed(self, message_id: str, caller: Caller) -> Task | None:
+        known = await find_relayed(message_id, caller, self._me.inbox, self._store)
+        return None if known is None else await self._journal.load_latest(known)
 
     def _asked_in(self, caller: Caller) -> Json:
         """Returns the metadata that names the request in whose turn the agent itself asks; empty without one."""
@@ -360,21 +382,23 @@ class Intake:
         is.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
-        id that it has.
+        id that it has. A relayed message is sent again until its receipt arrives, and no limit may refuse its copy.
         """
+        if caller.machine and (known := await self._find_relayed(request.message, caller)):
+            return known
         if delivers is None:
             await self._require_accepted(request.sender, caller)
         # An id that we generate is claimed too, so that a caller who was told it finds the task by it.
         if not request.message.message_id:
             request = replace(request, message=self._with_id(request.message))
-        digest = self._acceptance.digest(request.message)
+        digest = message_digest(request.message) if caller.machine else self._acceptance.digest(request.message)
         try:
             if is_limited:
                 await self._take_quota(request)
                 waiting = self._worker.queue_length + len(self._held)
                 require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end, delivers=delivers)
-        except (VersionConflict, QueueFull):
+        except (VersionConflict, IllegalTransition, QueueFull):
             known = await self._find_repeated(request.message, caller.scope, digest)
             if known is None:
                 raise
@@ -390,7 +414,8 @@ class Intake:
         opened = self._open_event(request, caller, metadata, deadline)
         if delivers is not None:
             opened = _delivering(delivers, opened)
-        is_admitted = sender == PERSON or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
+        is_persons = split_machine(sender)[0] == PERSON
+        is_admitted = is_persons or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
         is_plain = is_admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
         answer = self._worker.events_at_once if is_plain and waits_for_end else None
         events = (opened,) if is_admitted else (opened, self._hold(opened, sender))
@@ -473,6 +498,8 @@ class Intake:
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
         """Completes the task that waits for this reply."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
+        if caller.machine:
+            return await self._take_relayed_reply(request, task, caller)
         # A question to a person is answered as questions are, by a person.
         if task.queued or task.asks_person or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
@@ -487,14 +514,33 @@ class Intake:
         if author is None and self._is_own(task) and not (caller.is_person or (asked and caller.is_agent)):
             # Only a claim says that it comes from the agent that was asked.
             await self._require_accepted(request.sender, caller)
-        # What a message is refused for is checked before the reply is recorded: it may have to be queued as one.
+        await self._check_as_message(request, caller)
+        events = outcomes.replied(task, self._clock.now(), request.message, **reply_marks(request))
+        return await self.late_answers.record_reply(events, request, author or caller)
+
+    async def _take_relayed_reply(self, request: SendMessage, task: Task, caller: Caller) -> Task:
+        """Completes a task that waits for an agent of the caller's machine; see `SendMessage.in_reply_to`."""
+        if is_taken_reply(task, request, caller):
+            return task
+        if known := await self._find_relayed(request.message, caller):
+            return known  # it was taken back
+        require_awaited(task, request, caller)
+        sender_of(request.sender, caller, ())
+        await self._check_as_message(request, caller)
+        try:
+            return await self.late_answers.record_reply(end_of_wait(task, request, self._clock.now()), request, caller)
+        except (IllegalTransition, TaskFinished) as lost:
+            task = await self._journal.load(task.id)
+            if is_taken_reply(task, request, caller):
+                return task
+            raise TaskNotFound(request.in_reply_to) from lost
+
+    async def _check_as_message(self, request: SendMessage, caller: Caller) -> None:
+        """Raises what a message is refused for, before the reply is recorded: it may have to be queued as one."""
         check_id("metadata.sender_task_id", claimed_waiting_task(request.metadata))
         deadline_of(request, self._limits.ttl_seconds, self._clock)
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
-        failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
-        events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
-        return await self.late_answers.record_reply(events, request, author or caller)
 
     def accepts(self, message: Message) -> bool:
         """Decides whether the message can be typed; see `LateMessages`."""
@@ -511,11 +557,18 @@ class Intake:
     async def open_late_answer(self, reply: SendMessage, author: Caller, waiting: Task) -> None:
         """Queues the reply to `waiting` as a message; see `LateMessages`."""
         # A reply is never refused by a limit: it is recorded by now. There is at most one for each task that waits.
+        # It is this machine's own message, so no other machine may read or cancel it.
+        author = replace(author, scope=LOCAL_SCOPE) if author.machine else author
         await self._open(reply, author, is_limited=False, delivers=waiting)
 
     async def open_notice(self, text: str, waiting: Task) -> None:
         """Queues a message of Synapse's about `waiting`; see `LateMessages`."""
         await self._queue_from_system(_delivering(waiting, self._opened_by_system(text, MessageId(self._new_id()))))
+
+    async def _find_relayed(self, message: Message, caller: Caller) -> Task | None:
+        if not message.message_id:
+            return None
+        return await self._find_repeated(message, caller.scope, message_digest(message))
 
     async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
@@ -548,8 +601,9 @@ class Intake:
         metadata: dict[str, Any],
         deadline: Deadline | None = None,
     ) -> TaskOpened:
+        opens = request.opens if isinstance(request, SendMessage) else ""
         return TaskOpened(
-            task_id=TaskId(self._new_task_id()),
+            task_id=TaskId(opens or self._new_task_id()),
             at=self._clock.now(),
             agent_id=self._me.agent_id,
             inbox=self._me.inbox,
@@ -580,7 +634,10 @@ class Intake:
         if isinstance(request, SendMessage) and request.response_expected:
             check_id("metadata.sender_task_id", request.sender_task_id)
             reply_to = ReplyTo(task_id=request.sender_task_id)
-        metadata = opening_metadata(request.metadata, sender, verified=verified, user=caller.name, reply_to=reply_to)
+        waiting = request.waiting if isinstance(request, SendMessage) and caller.machine else ()
+        metadata = opening_metadata(
+            request.metadata, sender, verified=verified, user=caller.name, reply_to=reply_to, waiting=waiting
+        )
         return sender.sender_id, metadata
 
 

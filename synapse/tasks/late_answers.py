@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from synapse.core.address import split_machine
 from synapse.core.caller import Caller
 from synapse.core.errors import TaskNotFound
 from synapse.core.events import TaskEvent
@@ -218,7 +219,10 @@ def _recorded_reply(waiting: Task) -> tuple[SendMessage, Caller]:
     asked = waiting.waits_for.agent_id if waiting.waits_for else ""
     message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(waiting))
     sender = Sender(sender_id=asked) if asked else None
-    return SendMessage(message=message, dialect=waiting.dialect, sender=sender), Caller(agent_id=asked)
+    machine = waiting.waits_for.machine if waiting.waits_for else ""
+    there = Caller(machine=machine, remote_sender=split_machine(asked)[0])
+    author = there if machine else Caller(agent_id=asked)
+    return SendMessage(message=message, dialect=waiting.dialect, sender=sender), author
 
 
 def _notice(waiting: Task) -> str:

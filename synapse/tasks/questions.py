@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from synapse.core.address import KEY
+from synapse.core.address import KEY, on_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentFailed, InvalidChoice, NothingAsked, PersonRequired, QuestionGone, StoreFailed
@@ -180,7 +180,7 @@ class Questions:
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
         if self.may_decide(caller):
             return
-        if question.kind is not QuestionKind.CHOICE or task is None:
+        if question.kind is not QuestionKind.CHOICE or task is None or caller.machine:
             raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
         # A process that cannot be attributed may be the agent's own.
         if self._is_own(caller) or (caller.via_socket and caller.doubt):
@@ -237,6 +237,8 @@ class Questions:
 def answer_fields(question: Question, choice: Choice, caller: Caller, how: str) -> dict[str, str]:
     """Returns what is recorded about the answer to a question: what was chosen, by whom, and how it was given."""
     by = caller.agent_id or caller.name or (PERSON if caller.is_person else _UNPROVEN)
+    if caller.remote_sender:
+        by = on_machine(caller.remote_sender, caller.machine)
     if caller.name in (PERSON, _UNPROVEN):
         by = f"{KEY}{caller.name}"  # an owner may give a key any name, and it must not pass for a person
     return {

@@ -3,6 +3,9 @@
 A sender's waiting task is answered in one of three ways: by an explicit reply of the agent (`synapse reply`, through
 this host), by a reply sent straight to the sender's host (`--reply-to`), or by an inferred reply: a turn that ended
 without a reply answers with its final text.
+
+A sender on another machine is answered by the link, which reads the end of the task from the store. Here its reply is
+only recorded.
 """
 
 from __future__ import annotations
@@ -75,7 +78,8 @@ class Replies:
         The answers of `resumable` tasks arrive after the next start, so their senders keep waiting.
         """
         for task in self._requests.values():
-            if _waiting_task(task) and task.id not in resumable:
+            # A sender on another machine goes on waiting for the message, which stays in the queue.
+            if _waiting_task(task) and not task.sender.machine and task.id not in resumable:
                 self._owed.put_nowait(_OwedReply(task, (TextPart(text=why),), failed=True))
         self._requests.clear()
 
@@ -171,7 +175,7 @@ class Replies:
     async def _deliver(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
         """Delivers the reply to the sender's host; a sender without a waiting task follows ours."""
         waiting = _waiting_task(task)
-        if waiting:
+        if waiting and not task.sender.machine:
             reply = AgentReply(sender=self._me, in_reply_to=waiting, parts=parts, failed=failed, inferred=inferred)
             await self._hosts.deliver_reply(task.sender, reply)
 

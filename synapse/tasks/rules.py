@@ -1,8 +1,10 @@
-"""Rules that all task services share: which tasks a caller sees, and which requests a task allows."""
+"""Rules that all task services share: which tasks a caller sees, which requests a task allows, how many may wait."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import (
@@ -22,6 +24,23 @@ from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.task_metadata import sent_by
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
+
+VOID: Final = "void"
+"""Stands for the digest of a message that was taken back before it arrived: its content is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many messages may wait, and for how long."""
+
+    queue: int = 1000
+    ttl: timedelta | None = None
+    pair_per_minute: int = 0
+    """Messages per minute between two agents; further ones are held. 0 means no limit."""
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.ttl.total_seconds() if self.ttl else None
 
 
 def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
@@ -67,14 +86,14 @@ async def find_message(request: GetMessage, caller: Caller, store: TaskStore, in
 
 
 async def find_repeated(message: Message, digest: str, scope: str, inbox: str, store: TaskStore) -> TaskId | None:
-    """Returns the task that an earlier copy of this message opened, or None.
+    """Returns the task that an earlier copy of this message opened, or that took the message back; else None.
 
     Raises MessageIdReused when the id was used before with other content.
     """
     known = await store.find_message(inbox, scope, message.message_id)
     if known is None:
         return None
-    if known.digest != digest:
+    if known.digest not in (digest, VOID):
         raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
     return known.task_id
 
@@ -103,9 +122,12 @@ def deadline_of(request: SendMessage, default_seconds: float | None, clock: Cloc
 def may_approve(caller: Caller, *, agents: bool, keys: bool) -> bool:
     """Decides whether the caller may make a decision of a person: a person may, and a key that says so explicitly.
 
-    `agents` and `keys` are what the settings say: whether agents may decide too, and whether keys may at all.
+    So may a person on another machine that is allowed to approve; its agents never may. `agents` and `keys` are what
+    the settings say: whether agents here may decide too, and whether keys and other machines may at all.
     """
-    if caller.may_decide or agents:
+    if caller.machine and not caller.is_person_elsewhere:
+        return False
+    if not caller.machine and (caller.may_decide or agents):
         return True
     return keys and caller.is_granted(APPROVE)
 

@@ -76,6 +76,7 @@ from synapse.core.requests import (
     SubscribeTask,
     TaskStream,
     ToolsStatus,
+    VoidMessage,
     WatchStatus,
 )
 from synapse.core.service import ExternalAgents, method_for
@@ -229,6 +230,10 @@ class AgentTasks:
             self._deferred.wait_withdrawn(task)
         return await self._changes.cancel(task)
 
+    async def void(self, request: VoidMessage, caller: Caller) -> Task:
+        """Raises what `Intake.withdraw` raises."""
+        return await self._changes.void(await self._intake.withdraw(request, caller), request)
+
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
         return await self._changes.change(request, await self._find(request.task_id, caller))
 
@@ -352,7 +357,7 @@ class AgentTasks:
         result = await self.handle(command, request.caller)
         if isinstance(result, Task):
             direct = isinstance(command, SendMessage) and self._answers_directly(command.message)
-            return CommandResult(task_id=result.id, version=result.version, direct=direct)
+            return CommandResult(task_id=result.id, version=result.version, state=result.state.value, direct=direct)
         return CommandResult(result=result)
 
     async def add_external(self, request: AddExternal, caller: Caller) -> ExternalAgent:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from synapse.core.caller import Caller
@@ -45,20 +45,31 @@ from synapse.core.requests import (
     SetPushConfig,
     SubscribeTask,
     TaskStream,
+    VoidMessage,
 )
 from synapse.core.store import IsAlive, Lease, SearchProgress, TaskPage, TaskQuery, TaskStore
-from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.task_metadata import sender_in, unverified
-from synapse.core.types import Clock
+from synapse.core.task import ReplyTo, Task, TaskId, TaskState
+from synapse.core.task_metadata import answer_delivered, opening_metadata, sender_in, unverified
+from synapse.core.types import Clock, Deadline
 from synapse.core.waiting import pause
 from synapse.tasks import outcomes
-from synapse.tasks.admission import message_digest, sender_of
+from synapse.tasks.admission import check_id, message_digest, sender_of
 from synapse.tasks.changes import changes, deletion
-from synapse.tasks.intake import Limits
-from synapse.tasks.journal import Journal
+from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import is_instruction, is_waiting_in_queue
+from synapse.tasks.relayed import (
+    check_new_task_id,
+    end_of_wait,
+    find_relayed,
+    is_taken_reply,
+    require_awaited,
+    withdrawal,
+    withdrawn_message,
+)
 from synapse.tasks.rules import (
+    VOID,
+    Limits,
     cancellation,
     deadline_of,
     find_message,
@@ -125,33 +136,75 @@ class StoppedTasks:
     async def send(self, request: SendMessage, caller: Caller) -> Task:
         """Queues a message, durably, for the next start of its agent. A repeated message returns its first task.
 
+        A reply of another machine ends the task that waits for it (see `SendMessage.in_reply_to`), and is delivered to
+        the agent at its next start.
+
         Raises:
             Conflict: the agent has just started.
             SenderMismatch: the message claims to be from Synapse itself.
             MessageIdReused: the message id was used before with other content.
             QueueFull: the queue has reached its limit.
             QuotaExceeded: the agent's stored messages have reached their quota.
+            InvalidField: the caller may not choose the id of the task.
             UnsupportedOperation: the service has no inbox, or the message is not the first of a task.
+            TaskNotFound, SenderMismatch: it answers no task that waits for an agent of that machine.
         """
+        if self._inbox and request.in_reply_to and caller.machine:
+            return await self._end_wait(request, caller)
         if not self._inbox or request.task_id or request.in_reply_to:
             raise UnsupportedOperation("only a new message can be queued for an agent that is not running")
-        # No host verifies the sender here; a claim to be Synapse itself is refused as a host would.
-        sender_of(sender_in(request.metadata), Caller(), ())
-        opened = TaskOpened(
-            task_id=TaskId(self._new_task_id()),
-            at=self._clock.now(),
-            agent_id=self._agent_id,
-            inbox=self._inbox,
-            context_id=request.context_id or self._new_context_id(),
-            scope=caller.scope,
-            dialect=request.dialect,
-            message=request.message,
-            priority=request.priority,
-            deadline=deadline_of(request, self._limits.ttl_seconds, self._clock),
-            metadata=unverified(request.metadata),
-        )
+        if request.opens:
+            check_new_task_id(request.opens, caller)
+        deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
+        opened = self._open_event(request, caller, deadline)
         async with self._lease(self._inbox) as journal:
             return await self._open(opened, journal)
+
+    async def _end_wait(self, request: SendMessage, caller: Caller) -> Task:
+        sender_of(request.sender, caller, ())
+        task_id = await self._reader.resolve_id(request.in_reply_to, self._inbox)
+        async with self._lease(self._inbox) as journal:
+            task = await self._store.load(task_id)
+            if is_taken_reply(task, request, caller):
+                return task
+            if known := await self._store.find_message(self._inbox, caller.scope, request.message.message_id):
+                return await self._store.load(known.task_id)  # it was taken back
+            require_awaited(task, request, caller)
+            now = self._clock.now()
+            events = end_of_wait(task, request, now)
+            if task.sender_verified and task.sender.sender_id == task.agent_id:
+                # Its waiter ended with its host. The next host opens the message that delivers the answer.
+                events = (*events, answer_delivered(task, now, self._new_task_id()))
+            return await journal.record(*events)
+
+    async def void(self, request: VoidMessage, caller: Caller) -> Task:
+        """Takes back a message of another machine; see VoidMessage. Its task may be in any inbox.
+
+        Raises:
+            Conflict: the agent is running, so its host has to do it.
+            InvalidField: the caller may not choose the id of a task.
+            UnsupportedOperation: the service has no inbox, and the message has not arrived.
+        """
+        check_new_task_id(request.opens, caller)
+        known = await find_relayed(request.message_id, caller, "", self._store)
+        if known is None and not self._inbox:
+            raise UnsupportedOperation("nothing says for which agent the message was")
+        inbox = self._inbox if known is None else (await self._store.load(known)).inbox
+        async with self._lease(inbox) as journal:
+            # Once more: until now, another process may have opened the task or changed it.
+            known = await find_relayed(request.message_id, caller, inbox, self._store)
+            if known is None:
+                return await self._claim(request, caller, journal)
+            task = await self._store.load(known)
+            if task.state.is_terminal:
+                return task
+            return await journal.record(*withdrawal(task, request, self._clock.now()))
+
+    async def _claim(self, request: VoidMessage, caller: Caller, journal: Journal) -> Task:
+        send = SendMessage(message=withdrawn_message(request), dialect="synapse", opens=request.opens)
+        opened = self._open_event(send, caller)
+        ended = withdrawal(rebuild(None, (opened,)), request, opened.at)
+        return await journal.record(opened, *ended, digest=VOID)
 
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._expire(await self._find(request.task_id, caller, exact=request.exact))
@@ -272,6 +325,40 @@ class StoppedTasks:
                     f"another process holds the search index, which is at {progress.percent} %",
                     hint="a stopped gateway may hold it: continue or end it  (synapse list)",
                 )
+
+    def _open_event(self, request: SendMessage, caller: Caller, deadline: Deadline | None = None) -> TaskOpened:
+        return TaskOpened(
+            task_id=TaskId(request.opens or self._new_task_id()),
+            at=self._clock.now(),
+            agent_id=self._agent_id,
+            inbox=self._inbox,
+            context_id=request.context_id or self._new_context_id(),
+            scope=caller.scope,
+            dialect=request.dialect,
+            message=request.message,
+            priority=request.priority,
+            deadline=deadline,
+            metadata=self._metadata(request, caller),
+        )
+
+    def _metadata(self, request: SendMessage, caller: Caller) -> dict[str, Any]:
+        if not caller.machine:
+            # No host verifies the sender here; a claim to be Synapse itself is refused as a host would.
+            sender_of(sender_in(request.metadata), Caller(), ())
+            return unverified(request.metadata)
+        sender, verified = sender_of(request.sender, caller, ())
+        reply_to = None
+        if request.response_expected:
+            check_id("metadata.sender_task_id", request.sender_task_id)
+            reply_to = ReplyTo(task_id=request.sender_task_id)
+        return opening_metadata(
+            request.metadata,
+            sender,
+            verified=verified,
+            user=caller.name,
+            reply_to=reply_to,
+            waiting=request.waiting,
+        )
 
     async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
         message, inbox = opened.message, opened.inbox

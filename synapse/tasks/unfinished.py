@@ -240,6 +240,8 @@ class ReplyRecovery:
     async def _settle(self, waiting: Task) -> None:
         if waiting.asks_person:
             return  # the person's answer comes to this host
+        if waiting.waits_for and waiting.waits_for.machine:
+            return  # the link brings the answer, or the reason why there is none
         asked = await request_of(waiting, self._store)
         if asked is None:
             note = "the program that waited for it is gone"

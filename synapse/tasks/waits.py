@@ -2,6 +2,10 @@
 
 Agents in a cycle would wait for ever, so the request that closes it is refused. An agent whose host was killed never
 replies, so tasks that wait for it fail after a grace period.
+
+A machine knows only the waits of its own store. So a request to another machine names the inboxes that wait behind its
+sender (`waiting_behind`), with their machines, and the task that it opens keeps them. Waits for agents on other
+machines are ended by the link.
 """
 
 from __future__ import annotations
@@ -12,14 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from synapse.core.address import short_name
+from synapse.core.address import on_machine, remote_inbox, short_name, split_inbox
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict, SynapseError, TaskNotFound, WaitCycle
 from synapse.core.events import AttentionChanged
 from synapse.core.registry import Registry
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState, WaitTarget
-from synapse.core.task_metadata import asked_for
+from synapse.core.task_metadata import asked_for, waiter_noted, waiting_behind_sender
 from synapse.core.types import Clock
 from synapse.tasks import outcomes
 from synapse.tasks.journal import Journal
@@ -42,10 +46,11 @@ class Party:
     key: str
     """The agent's inbox, or its id where only that is known."""
     agent_id: str = field(compare=False)
+    inbox: str = field(compare=False)
 
     @classmethod
     def of(cls, agent_id: str, inbox: str = "") -> Party:
-        return cls(inbox or agent_id, agent_id)
+        return cls(inbox or agent_id, agent_id, inbox)
 
 
 Wait = tuple[Party, Party]
@@ -97,7 +102,8 @@ class WaitCycles:
         cycle = await _cycle_closed_by(task, self._store)
         if not cycle:
             return None
-        known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
+        agents = await self._registry.agents()
+        known = {name: short_name(entry) for entry in agents for name in (entry.agent_id, entry.inbox)}
         error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
@@ -113,10 +119,67 @@ async def _cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
     if new.reply_to is None or not new.reply_to.task_id:
         # A person waits for it, who typed `@agent` at the sender's prompt, or a shell: the sender itself works on.
         return ()
+    waits, inboxes = await _open_waits(store, new)
+    return find_cycle(waits, _wait(new, inboxes))
+
+
+async def waiting_behind(store: TaskStore, inbox: str, machine: str) -> tuple[str, ...]:
+    """Returns the inboxes whose agents wait for the one of `inbox`, directly or through others, with their machines.
+
+    `machine` is this machine's name. The link names these inboxes in a request of that agent which waits for an answer
+    (`SendMessage.waiting`); the machine that gets it passes them to its host as `named_here` returns them.
+    """
+    waits, _ = await _open_waits(store)
+    behind, last = set[str](), {inbox}
+    while last := {waiter.inbox for waiter, target in waits if target.key in last} - behind - {"", inbox}:
+        behind |= last
+    return tuple(sorted(one if split_inbox(one)[1] else remote_inbox(one, machine) for one in behind))
+
+
+def named_here(inboxes: Iterable[str], machine: str) -> tuple[str, ...]:
+    """Returns inboxes with their machines as `machine` itself names them: its own ones without it."""
+    split = ((inbox, *split_inbox(inbox)) for inbox in inboxes)
+    return tuple(own if where == machine else inbox for inbox, own, where in split)
+
+
+async def remote_waits(store: TaskStore) -> tuple[Task, ...]:
+    """Returns the open tasks that wait for agents on other machines.
+
+    No host fails them. The link ends those whose request it does not have, because the process that was to send it has
+    ended, and those whose agent or machine is lost; see `SendMessage.in_reply_to`.
+    """
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
-    waiting = [task for task in page.tasks if await _is_waited_for(task, store)]
-    inboxes = {task.agent_id: task.inbox for task in (*waiting, new)}
-    return find_cycle((_wait(task, inboxes) for task in waiting), _wait(new, inboxes))
+    return tuple(task for task in page.tasks if _machine_asked(task))
+
+
+async def _open_waits(store: TaskStore, *new: Task) -> tuple[list[Wait], Mapping[str, str]]:
+    """Returns the waits that the store knows, those behind `new` included, and the inboxes of the agents by their ids.
+
+    Of a sender on another machine nobody here knows whether it still waits, so it counts until its task ends.
+    """
+    page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
+    waited_for = [task for task in page.tasks if await _is_waited_for(task, store)]
+    inboxes = {task.agent_id: task.inbox for task in (*waited_for, *new)}
+    waits = [_wait(task, inboxes) for task in waited_for]
+    for task in (*waited_for, *new):
+        waiter, _ = _wait(task, inboxes)
+        waits += [(_party(inbox), waiter) for inbox in waiting_behind_sender(task)]
+    for task in page.tasks:
+        if task.waits_for and _machine_asked(task) and not task.waiter_left:
+            asked = task.waits_for
+            waits.append((Party.of(task.agent_id, task.inbox), Party.of(asked.agent_id, asked.inbox)))
+    return waits, inboxes
+
+
+def _party(inbox: str) -> Party:
+    """Returns the agent of an inbox of which nothing else is known."""
+    own, machine = split_inbox(inbox)
+    return Party.of(on_machine(own, machine), inbox)
+
+
+def _machine_asked(task: Task) -> str:
+    """Returns the machine of the agent that the task waits for; empty if it waits for none elsewhere."""
+    return task.waits_for.machine if task.waits_for and not task.queued else ""
 
 
 async def request_of(waiting: Task, store: TaskStore) -> Task | None:
@@ -151,6 +214,8 @@ def _wait(task: Task, inboxes: Mapping[str, str]) -> Wait:
 async def _is_waited_for(task: Task, store: TaskStore) -> bool:
     if task.reply_to is None or not task.reply_to.task_id:
         return False
+    if task.sender.machine:
+        return True
     try:
         waiting = await store.load(TaskId(task.reply_to.task_id))
     except TaskNotFound:
@@ -180,11 +245,14 @@ class LostAgents:
         self._clock = clock
         self._lost_since: dict[TaskId, float] = {}
         self._left_since: dict[TaskId, float] = {}
+        self._unread_since: dict[TaskId, float] = {}
         self._sent: set[TaskId] = set()
 
     async def fail_lost(self) -> None:
         """Fails tasks that have waited GRACE_SECONDS for an agent that is not registered."""
-        waiting = [(task, task.waits_for) for task in self._journal.open_tasks() if not task.queued and task.waits_for]
+        # The link ends the waits for agents on other machines.
+        tasks = (task for task in self._journal.open_tasks() if not task.queued)
+        waiting = [(task, task.waits_for) for task in tasks if task.waits_for and not task.waits_for.machine]
         agents = await self._registry.agents() if waiting else ()
         lost = [(task, asked) for task, asked in waiting if not any(was_asked(asked, agent) for agent in agents)]
         now = self._clock.monotonic()
@@ -201,7 +269,7 @@ class LostAgents:
         A waiter that was killed before it could follow its task has left too.
         """
         waiting = [task for task in self._journal.open_tasks() if not task.queued and task.waits_for]
-        named = [task for task in waiting if task.waits_for and task.waits_for.inbox]
+        named = [task for task in waiting if task.waits_for and task.waits_for.inbox and not task.waits_for.machine]
         left = [task for task in named if task.waiter_left or not self._is_followed(task.id)]
         now = self._clock.monotonic()
         self._left_since = {task.id: self._left_since.get(task.id, now) for task in left}
@@ -215,3 +283,18 @@ class LostAgents:
             note = "the request was not sent: the process that was to send it has ended"
             with suppress(Conflict):
                 await self._journal.record(*outcomes.ended(task, self._clock.now(), TaskState.FAILED, UNSENT, note))
+
+    async def note_left(self) -> None:
+        """Notes on tasks that wait for agents of other machines that nobody has followed them for UNSENT_SECONDS.
+
+        The link, which ends such waits, cannot see who follows them: a waiter that was killed before it could follow
+        its task has left too.
+        """
+        waiting = [task for task in self._journal.open_tasks() if _machine_asked(task) and not task.waiter_left]
+        unread = [task for task in waiting if not self._is_followed(task.id)]
+        now = self._clock.monotonic()
+        self._unread_since = {task.id: self._unread_since.get(task.id, now) for task in unread}
+        for task in unread:
+            if now - self._unread_since[task.id] >= UNSENT_SECONDS:
+                with suppress(Conflict):
+                    await self._journal.record(waiter_noted(task, self._clock.now(), left=True))

@@ -25,11 +25,12 @@ from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.deferral import DeferredReplies, unrecorded_ends
 from synapse.tasks.feed import Feed
-from synapse.tasks.intake import Intake, Limits
+from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.replies import Replies
+from synapse.tasks.rules import Limits
 from synapse.tasks.senders import SenderRule
 from synapse.tasks.service import AgentTasks, ReadScreen
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery

@@ -150,7 +150,7 @@ def encode_overview_update(update: OverviewUpdate, *, agent_name: AgentName) -> 
                 return None
             event = {**_brief(update.event), "at": instant(update.event.at)}
             wire = {"seq": update.seq, "event": event, "task": task_row(update.task, agent_name)}
-            return WireEvent(str(update.seq), "task", to_json(wire))
+            return WireEvent(str(update.cursor), "task", to_json(wire))
 
 
 def encode_error(error: SynapseError) -> WireAnswer:

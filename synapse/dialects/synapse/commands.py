@@ -1,8 +1,9 @@
 """Encodes and decodes what other processes of the user ask of a host: commands, the agent's status, and replies.
 
-A gateway sends `POST /commands` on behalf of a caller that it has authenticated:
+A gateway sends `POST /commands` on behalf of a caller that it has authenticated, and a machine's link on behalf of
+callers on other machines, which have a `machine` and a `remote_sender`:
 
-    {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …}
+    {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …, "state": …}
 
 The answer leaves out the task: it is durable before the host answers, and the gateway reads it from the store. An error
 travels with its fields (`core.errors.to_wire`), so that the gateway raises an equal one.
@@ -47,16 +48,20 @@ _PLAIN: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind for kind in get_args(HostCommand) if kind is not SendMessage
 }
 """The commands whose fields are decoded as they are."""
+_FLEET_FIELDS: Final = ("opens", "waiting")
+"""The fields of SendMessage that mean something only for callers on another machine."""
 
 
 class _Caller(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of a caller that a gateway may set. They cannot make a caller a process of this machine."""
+    """The fields of a caller that a gateway or a link may set. They cannot make a caller a process of this machine."""
 
     scope: str
     sees_all: bool = False
     actions: frozenset[str] | None = None
     agents: frozenset[str] | None = None
     name: str = ""
+    machine: str = ""
+    remote_sender: str = ""
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,6 +106,8 @@ class _Send(msgspec.Struct, forbid_unknown_fields=True):
     metadata: dict[str, Any]
     parent_id: str = ""
     push: PushConfig | None = None
+    opens: str = ""
+    waiting: tuple[str, ...] = ()
 
 
 class _Typed(msgspec.Struct):
@@ -110,6 +117,7 @@ class _Typed(msgspec.Struct):
 class _Result(msgspec.Struct):
     task_id: str = msgspec.field(default="", name="taskId")
     version: int = 0
+    state: str = ""
     direct: bool = False
     config: PushConfig | None = None
     configs: tuple[PushConfig, ...] | None = None
@@ -131,15 +139,34 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 
 def encode_command(request: HostCommand, caller: Caller) -> bytes:
     """Returns the body that sends a command to a host."""
-    about = {
+    fields: dict[str, Any] = msgspec.to_builtins(request)
+    if not caller.machine and isinstance(request, SendMessage):
+        # Hosts of earlier versions refuse fields that they do not know.
+        for field in _FLEET_FIELDS:
+            del fields[field]
+    return to_json({"caller": encode_caller(caller), "request": {"type": type(request).__name__, **fields}})
+
+
+def encode_caller(caller: Caller) -> dict[str, Any]:
+    """Returns the fields of the caller on whose behalf a command is sent."""
+    fields: dict[str, Any] = {
         "scope": caller.scope,
         "sees_all": caller.sees_all,
-        "actions": caller.actions,
-        "agents": caller.agents,
+        "actions": None if caller.actions is None else sorted(caller.actions),
+        "agents": None if caller.agents is None else sorted(caller.agents),
         "name": caller.name,
     }
-    fields: dict[str, Any] = msgspec.to_builtins(request)
-    return to_json({"caller": about, "request": {"type": type(request).__name__, **fields}})
+    if caller.machine:
+        fields |= {"machine": caller.machine, "remote_sender": caller.remote_sender}
+    return fields
+
+
+def decode_caller(fields: dict[str, Any]) -> Caller:
+    """Returns the caller of these fields. Raises InvalidRequest."""
+    try:
+        return Caller(**msgspec.structs.asdict(msgspec.convert(fields, _Caller)))
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"the caller cannot be read: {error}") from error
 
 
 def ask(wire: WireRequest) -> Call[CommandResult]:
@@ -155,10 +182,7 @@ def ask(wire: WireRequest) -> Call[CommandResult]:
         raise InvalidRequest(
             f"the body is not a command: {error}", hint="only a gateway of the same version sends commands"
         ) from error
-    given = command.caller
-    caller = Caller(
-        scope=given.scope, sees_all=given.sees_all, actions=given.actions, agents=given.agents, name=given.name
-    )
+    caller = Caller(**msgspec.structs.asdict(command.caller))
     return Call(OnBehalfOf(caller, request), encode_result, encode_failure)
 
 
@@ -166,7 +190,8 @@ def encode_result(command: CommandResult) -> bytes:
     """Returns the answer to a command."""
     result = command.result
     if command.task_id:
-        return to_json({"taskId": command.task_id, "version": command.version, "direct": command.direct})
+        about = {"version": command.version, "state": command.state, "direct": command.direct}
+        return to_json({"taskId": command.task_id, **about})
     if isinstance(result, PushConfig):
         return to_json({"config": msgspec.to_builtins(result)})
     if isinstance(result, tuple):
@@ -181,7 +206,9 @@ def decode_result(body: bytes) -> CommandResult:
     """
     done = _RESULT.decode(body)
     result = done.configs if done.config is None else done.config
-    return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
+    return CommandResult(
+        task_id=done.task_id, version=done.version, state=done.state, direct=done.direct, result=result
+    )
 
 
 def decode_agent_status(body: bytes) -> AgentStatus:

@@ -19,6 +19,7 @@ _OWN_CONSTRUCTOR: Final = (
     errors.ExternalAgentNotFound("ada"),
     errors.WaitCycle(("claude", "codex", "claude")),
     errors.FeedLagged(7),
+    errors.MachineAway("box2", "2026-11-16T10:00:00Z"),
     errors.AgentNotResponding("synapse-codex-8120", 8120, "codex"),
     errors.ConnectionForbidden("synapse-codex-8120", "it may not open connections"),
     errors.OutcomeUnknown("synapse-codex-8120", 8120, "codex", "m-1"),

@@ -222,6 +222,27 @@ async def test_a_message_that_was_queued_while_the_agent_was_stopped_is_rejected
     assert (await again.task(TASK)).version == task.version
 
 
+LEAD_ON_LAPTOP = Sender(sender_id="synapse-claude-8100@laptop", sender_type="claude", inbox="laptop!lead")
+
+
+@pytest.mark.parametrize(
+    ("accepts", "is_accepted"),
+    [("lead@laptop", True), ("@laptop", True), ("claude-8100", False), ("person@laptop", False)],
+)
+async def test_a_message_of_another_machine_for_a_stopped_agent_is_checked_at_its_start(
+    accepts: str, is_accepted: bool
+) -> None:
+    store = MemoryStore()
+    await left_in(store, opening_metadata({}, LEAD_ON_LAPTOP, verified=True))
+    harness = restricted(accepts, store=store)
+
+    await harness.recover()
+
+    task = await harness.task(TASK)
+    assert task.state is (TaskState.SUBMITTED if is_accepted else TaskState.REJECTED)
+    assert is_accepted or "accepts no messages from synapse-claude-8100@laptop, only from" in task.note
+
+
 @pytest.mark.parametrize(
     ("accepts", "metadata"),
     [

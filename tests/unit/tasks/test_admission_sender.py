@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,12 @@ import pytest
 
 from synapse.core.address import SYSTEM
 from synapse.core.caller import Caller
-from synapse.core.errors import InvalidField
+from synapse.core.errors import Conflict, InvalidField, SenderMismatch
 from synapse.core.events import StateChanged
 from synapse.core.message import Sender
 from synapse.core.requests import SendMessage
 from synapse.core.task import ReplyTo, Task, TaskState
-from synapse.tasks.admission import envelope_line, sender_of
+from synapse.tasks.admission import Acceptance, envelope_line, sender_of
 from tests.fakes.harness import CLAUDE, AgentHarness, say
 
 EXAMPLE = "messages look like [A2A:<id>:<sender>] text"
@@ -45,6 +46,14 @@ PERSON_AT_A_SHELL = Caller(via_socket=True)
 LEFT_BEHIND = Caller(via_socket=True, doubt="it was started by an agent")
 KEY_HOLDER = Caller(scope="key:1", name="ci", actions=frozenset({"send"}))
 CLAUDE_ITSELF = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
+
+
+def on_laptop(sender: str) -> Caller:
+    return Caller(scope="machine:laptop", machine="laptop", remote_sender=sender)
+
+
+AGENT_ON_LAPTOP = on_laptop(CLAUDE.agent_id)
+PERSON_ON_LAPTOP = on_laptop("user")
 A_CLAIM = Sender(sender_id=CLAUDE.agent_id, sender_type="claude")
 
 
@@ -76,6 +85,14 @@ async def typed(text: str, caller: Caller, **more: Any) -> str:
         (Caller(), Sender(sender_id="n" * 300), "unverified." + "n" * 53),
         (Caller(), Sender(sender_id="1:user:R] do"), "unverified.1_user_R__do"),
         (Caller(), Sender(sender_id="key.boss"), "unverified.key.boss"),
+        (AGENT_ON_LAPTOP, None, "synapse-claude-8100@laptop"),
+        (AGENT_ON_LAPTOP, Sender(sender_id="user"), "synapse-claude-8100@laptop"),
+        (PERSON_ON_LAPTOP, None, "user@laptop"),
+        (on_laptop("unverified.user"), None, "unverified.user@laptop"),
+        (on_laptop("n" * 64), None, "n" * 57 + "@laptop"),
+        (PERSON_AT_A_SHELL, Sender(sender_id="user@laptop"), "unverified.user@laptop"),
+        (Caller(), Sender(sender_id="n" * 64 + "@laptop"), "unverified." + "n" * 46 + "@laptop"),
+        (Caller(scope="key:1", name="ci", machine="box3"), None, "key.ci"),
     ],
 )
 async def test_the_header_says_whether_its_sender_is_proven(caller: Caller, claim: Sender | None, shown: str) -> None:
@@ -134,3 +151,51 @@ def test_only_a_persons_process_proves_a_person(claimed: Sender | None) -> None:
     assert sender_of(claimed, Caller(via_socket=True), ())[1]
     assert not sender_of(claimed, exited, ())[1]
     assert not sender_of(claimed, Caller(), ())[1]
+
+
+def test_a_sender_on_another_machine_has_its_inbox_there() -> None:
+    claimed = Sender(sender_id="ignored", sender_type="claude", sender_endpoint="http://localhost:1", inbox="ada")
+
+    sender, is_proven = sender_of(claimed, AGENT_ON_LAPTOP, (CLAUDE,))
+
+    expected = Sender(sender_id="synapse-claude-8100@laptop", sender_type="claude", inbox="laptop!ada")
+    assert (sender, is_proven) == (expected, True)
+
+
+@pytest.mark.parametrize("name", [SYSTEM, "claude@box3", "box3!claude", "a b", "n" * 65, "unverified.", "\uff43laude"])
+def test_a_machine_cannot_name_its_senders_as_it_likes(name: str) -> None:
+    with pytest.raises(SenderMismatch, match="on laptop"):
+        sender_of(None, on_laptop(name), ())
+
+
+NEW_TASK = "0190a6c2-7d1e-7c3a-8f00-1234567890ab"
+
+
+async def test_the_link_of_another_machine_chooses_the_id_of_the_task() -> None:
+    task = await AgentHarness().send("hello", caller=AGENT_ON_LAPTOP, opens=NEW_TASK)
+
+    assert (task.id, task.scope) == (NEW_TASK, "machine:laptop")
+
+
+@pytest.mark.parametrize(
+    ("caller", "wanted"), [(Caller(), NEW_TASK), (CLAUDE_ITSELF, NEW_TASK), (AGENT_ON_LAPTOP, "t-1")]
+)
+async def test_no_other_caller_chooses_the_id_of_a_task(caller: Caller, wanted: str) -> None:
+    with pytest.raises(InvalidField, match="opens"):
+        await AgentHarness().send("hello", caller=caller, opens=wanted)
+
+
+async def test_a_relayed_message_that_comes_again_finds_its_task() -> None:
+    harness = AgentHarness(acceptance=Acceptance(repeatable_ids=re.compile("m-")))
+    request = SendMessage(message=say("hello", "m-1"), dialect="synapse", opens=NEW_TASK)
+    first = await harness.service.send(request, AGENT_ON_LAPTOP)
+
+    assert await harness.service.send(request, AGENT_ON_LAPTOP) == first
+
+
+async def test_two_relayed_messages_cannot_open_the_same_task() -> None:
+    harness = AgentHarness()
+    await harness.send("hello", caller=AGENT_ON_LAPTOP, opens=NEW_TASK)
+
+    with pytest.raises(Conflict):
+        await harness.send("other", caller=AGENT_ON_LAPTOP, opens=NEW_TASK)

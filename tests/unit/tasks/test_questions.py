@@ -163,6 +163,19 @@ async def test_the_driver_has_the_last_word_on_what_is_on_the_screen() -> None:
             await answer(harness, task_id=task.id, verdict="allow")
 
 
+def on_laptop(sender: str, *actions: str) -> Caller:
+    return Caller(
+        scope="machine:laptop", machine="laptop", remote_sender=sender, actions=frozenset(actions), sees_all=True
+    )
+
+
+PERSON_ON_LAPTOP = on_laptop("user", APPROVE)
+BROWSER_ON_LAPTOP = on_laptop("", APPROVE)
+AGENT_ON_LAPTOP = on_laptop("synapse-claude-8100", APPROVE)
+CLAIM_ON_LAPTOP = on_laptop("unverified.user", APPROVE)
+PERSON_WITHOUT_RIGHT = on_laptop("user", "read")
+
+
 def named(one: object) -> str:
     """For the names of the tests."""
     return one.kind.value if isinstance(one, Question) else NAMES[cast("Caller", one)]
@@ -177,6 +190,11 @@ NAMES = {
     WITHOUT_TERMINAL: "a person without a terminal where one is demanded",
     GATEWAY_APPROVER: "a key that may approve",
     GATEWAY_SENDER: "a key that may send",
+    PERSON_ON_LAPTOP: "a person on a machine that may approve",
+    BROWSER_ON_LAPTOP: "a caller of the gateway of a machine that may approve",
+    AGENT_ON_LAPTOP: "an agent on a machine that may approve",
+    CLAIM_ON_LAPTOP: "nobody known on a machine that may approve",
+    PERSON_WITHOUT_RIGHT: "a person on a machine that may not approve",
 }
 ALLOWED = [
     (PERMISSION, PERSON),
@@ -186,6 +204,9 @@ ALLOWED = [
     (CHOICE, GATEWAY_SENDER),
     (CHOICE, OTHER_AGENT),
     (CHOICE, OVER_TCP),
+    (PERMISSION, PERSON_ON_LAPTOP),
+    (PERMISSION, BROWSER_ON_LAPTOP),
+    (CHOICE, PERSON_ON_LAPTOP),
 ]
 REFUSED = [
     (PERMISSION, OVER_TCP),
@@ -201,6 +222,12 @@ REFUSED = [
     (STARTUP, WITHOUT_TERMINAL),
     (CHOICE, ITSELF),
     (CHOICE, LEFT_BEHIND),
+    (PERMISSION, AGENT_ON_LAPTOP),
+    (PERMISSION, CLAIM_ON_LAPTOP),
+    (PERMISSION, PERSON_WITHOUT_RIGHT),
+    (CHOICE, AGENT_ON_LAPTOP),
+    (CHOICE, CLAIM_ON_LAPTOP),
+    (CHOICE, PERSON_WITHOUT_RIGHT),
 ]
 
 
@@ -236,11 +263,29 @@ async def test_a_setting_lets_agents_answer(caller: Caller) -> None:
         assert harness.driver.choices == [Choice(option="2")]
 
 
-async def test_where_a_terminal_is_demanded_no_key_approves() -> None:
+@pytest.mark.parametrize("caller", [AGENT_ON_LAPTOP, PERSON_WITHOUT_RIGHT], ids=named)
+async def test_a_setting_about_agents_here_gives_no_right_to_other_machines(caller: Caller) -> None:
+    async with working(AgentHarness(asks(PERMISSION), agents_may_answer=True)) as harness:
+        task = await asked(harness)
+        with pytest.raises(PersonRequired):
+            await answer(harness, caller, task_id=task.id, verdict="deny")
+
+
+async def test_the_record_says_on_which_machine_the_person_is_who_answered() -> None:
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        answered = await answer(harness, PERSON_ON_LAPTOP, task_id=task.id, option="1")
+
+        assert answered is not None
+        assert answered.metadata["answered"]["by"] == "user@laptop"
+
+
+@pytest.mark.parametrize("caller", [GATEWAY_APPROVER, PERSON_ON_LAPTOP], ids=named)
+async def test_where_a_terminal_is_demanded_no_key_and_no_machine_approves(caller: Caller) -> None:
     async with working(AgentHarness(asks(PERMISSION), keys_may_answer=False)) as harness:
         task = await asked(harness)
         with pytest.raises(PersonRequired):
-            await answer(harness, GATEWAY_APPROVER, task_id=task.id, option="1")
+            await answer(harness, caller, task_id=task.id, option="1")
         await answer(harness, PERSON, task_id=task.id, option="1")
 
         assert harness.driver.choices == [Choice(option="1")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from synapse.core.agent import AgentEntry
@@ -164,3 +166,72 @@ def test_a_misspelt_member_is_refused_with_the_nearest_name() -> None:
 
 def test_without_a_team_any_name_may_be_accepted() -> None:
     check_accepts(["reviewer"])
+
+
+LEAD_ON_LAPTOP = Caller(scope="machine:laptop", machine="laptop", remote_sender="synapse-claude-8100")
+PERSON_ON_LAPTOP = Caller(scope="machine:laptop", machine="laptop", remote_sender="user")
+CLAIM_ON_LAPTOP = Caller(scope="machine:laptop", machine="laptop", remote_sender="unverified.synapse-claude-8100")
+BROWSER_ON_LAPTOP = replace(BROWSER, machine="laptop")
+KEY_ON_LAPTOP = replace(KEY_CI, machine="laptop")
+ON_LAPTOP = [LEAD_ON_LAPTOP, PERSON_ON_LAPTOP, CLAIM_ON_LAPTOP, BROWSER_ON_LAPTOP, KEY_ON_LAPTOP]
+HERE = "person team lead claude-8100 synapse-claude-8100 key.ci key.dashboard"
+
+
+def accepts_on_laptop(rule: str, caller: Caller, inbox: str = "lead") -> bool:
+    me = AgentEntry(ME.agent_id, ME.agent_type, name=ME.name, port=ME.port, team="shop", accepts=rule)
+    try:
+        SenderRule.of(me).check(Sender(sender_id="any", inbox=inbox), caller, (LEAD,))
+    except SenderNotAccepted:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("rule", ["lead@laptop", "claude-8100@laptop", "synapse-claude-8100@laptop", "x @laptop"])
+def test_an_agent_on_another_machine_is_accepted_by_its_name_and_machine(rule: str) -> None:
+    assert accepts_on_laptop(rule, LEAD_ON_LAPTOP)
+
+
+@pytest.mark.parametrize(
+    "rule", [HERE, "lead@box3 @box3", "claude@laptop", "person@laptop", "team@laptop", "boss@laptop"]
+)
+def test_no_other_word_accepts_an_agent_on_another_machine(rule: str) -> None:
+    assert not accepts_on_laptop(rule, LEAD_ON_LAPTOP)
+
+
+@pytest.mark.parametrize("word", ["person", "team"])
+def test_an_agent_elsewhere_does_not_gain_by_a_name_that_is_a_word_of_the_rule(word: str) -> None:
+    assert not accepts_on_laptop(f"{word}@laptop", LEAD_ON_LAPTOP, inbox=word)
+
+
+def test_a_person_on_another_machine_is_accepted_as_that() -> None:
+    assert accepts_on_laptop("person@laptop", PERSON_ON_LAPTOP)
+    assert not accepts_on_laptop(f"{HERE} user@laptop person@box3", PERSON_ON_LAPTOP)
+
+
+@pytest.mark.parametrize("caller", ON_LAPTOP)
+def test_a_whole_machine_is_accepted_with_all_its_senders(caller: Caller) -> None:
+    assert accepts_on_laptop("@laptop", caller)
+    assert not accepts_on_laptop(f"{HERE} @box3", caller)
+
+
+@pytest.mark.parametrize("caller", [CLAIM_ON_LAPTOP, BROWSER_ON_LAPTOP, KEY_ON_LAPTOP])
+def test_what_another_machine_does_not_vouch_for_is_nobody(caller: Caller) -> None:
+    assert not accepts_on_laptop("lead@laptop synapse-claude-8100@laptop person@laptop key.ci@laptop", caller)
+
+
+@pytest.mark.parametrize("value", ["claude@laptop", "@laptop", "person@box-2", "codex-8120@b", f"a@{'m' * 32}"])
+def test_senders_of_other_machines_can_be_named_in_a_rule(value: str) -> None:
+    check_accepts([value], ("lead",))
+
+
+@pytest.mark.parametrize("value", ["@", "a@", "a@B", "@-x", "@x-", "a@b@c", "unverified.a@b", f"@{'m' * 33}", "a@b.c"])
+def test_what_names_no_machine_is_refused_in_a_rule(value: str) -> None:
+    with pytest.raises(InvalidRequest, match="no sender"):
+        check_accepts([value])
+
+
+def test_a_rule_with_machines_is_said_in_words() -> None:
+    rule = SenderRule("db", "", ("lead", "lead@laptop", "person@laptop", "@box2", "key.me@example.com"))
+
+    expected = "lead, lead@laptop, a person on laptop, everybody on box2, key.me@example.com"
+    assert rule.in_words() == expected

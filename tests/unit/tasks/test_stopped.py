@@ -18,6 +18,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import (
     Conflict,
     IllegalTransition,
+    InvalidField,
     MessageIdReused,
     SenderMismatch,
     StoreLocked,
@@ -39,10 +40,11 @@ from synapse.core.requests import (
     SendAndWait,
     SendMessage,
     SubscribeTask,
+    VoidMessage,
 )
 from synapse.core.service import method_for
 from synapse.core.store import TaskQuery
-from synapse.core.task import Task, TaskState
+from synapse.core.task import ReplyTo, Task, TaskState
 from synapse.core.task_metadata import opening_metadata
 from synapse.host.stopped import stopped_tasks
 from synapse.registry.files import UNKNOWN, start_time
@@ -191,6 +193,67 @@ async def test_a_message_that_is_queued_again_makes_no_second_task_and_its_id_no
             await ghost.send(queued("something else"), ME)
         assert [task.id for task in await store.open_tasks("ghost")] == [first.id]
         assert (await ghost.get_message(GetMessage("m-9"), ME)).id == first.id
+
+
+OPENS = "0190a6c2-7d1e-7c3a-8f00-1234567890ab"
+ON_LAPTOP = Caller(scope="machine:laptop", machine="laptop", remote_sender="synapse-claude-8100")
+RECALLED = VoidMessage(message_id="m-9", opens=OPENS)
+
+
+async def test_a_message_of_another_machine_is_queued_with_its_sender_and_task(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, _store, _task):
+        sender = Sender(sender_id="synapse-claude-8100", sender_type="claude", inbox="claude")
+        asked = queued(opens=OPENS, sender=sender, response_expected=True, sender_task_id="t-1")
+        task = await stopped.of("ghost", "ghost").send(asked, ON_LAPTOP)
+
+        assert (task.id, task.scope, task.sender_name) == (OPENS, "machine:laptop", "synapse-claude-8100@laptop")
+        assert (task.sender.inbox, task.reply_to) == ("laptop!claude", ReplyTo(task_id="t-1"))
+        assert await stopped.of("ghost", "ghost").send(asked, ON_LAPTOP) == task
+
+
+async def test_a_message_for_an_agent_that_nobody_has_can_be_taken_back(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, store, _task):
+        ghost = stopped.of("ghost", "ghost")
+        claimed = await ghost.void(RECALLED, ON_LAPTOP)
+        late = await ghost.send(queued(opens=OPENS), ON_LAPTOP)
+
+        assert (claimed.id, claimed.state, claimed.inbox) == (OPENS, TaskState.CANCELED, "ghost")
+        assert late == claimed == await ghost.void(RECALLED, ON_LAPTOP)
+        assert await store.open_tasks("ghost") == []
+
+
+async def test_a_queued_message_is_taken_back_in_whichever_inbox_it_waits(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, _store, _task):
+        task = await stopped.of("ghost", "ghost").send(queued(opens=OPENS), ON_LAPTOP)
+
+        for other in (stopped, stopped.of("another", "another")):
+            ended = await other.void(RECALLED, ON_LAPTOP)
+            assert (ended.id, ended.inbox, ended.state) == (task.id, "ghost", TaskState.CANCELED)
+
+
+async def test_a_message_that_expired_on_its_way_to_a_stopped_agent_fails_as_expired(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, _store, _task):
+        expired = VoidMessage(message_id="m-9", opens=OPENS, expired=True)
+        ended = await stopped.of("ghost", "ghost").void(expired, ON_LAPTOP)
+
+        assert (ended.state, ended.reason) == (TaskState.FAILED, "expired")
+
+
+async def test_a_message_for_a_running_agent_is_taken_back_by_its_host(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, store, task):
+        assert await store.acquire(task.inbox, f"1:{start_time(1)}", nobody_lives)
+
+        with pytest.raises(Conflict, match="is running"):
+            await stopped.of(task.inbox, "").void(RECALLED, ON_LAPTOP)
+
+
+@pytest.mark.parametrize("request_", [RECALLED, queued(opens=OPENS)])
+async def test_only_the_link_chooses_the_id_of_a_queued_task(tmp_path: Path, request_: Request[Task]) -> None:
+    async with left(tmp_path) as (stopped, _store, _task):
+        act = method_for(stopped.of("ghost", "ghost"), request_)
+        assert act is not None
+        with pytest.raises(InvalidField, match="opens"):
+            await act(request_, ME)
 
 
 async def test_a_service_for_one_inbox_has_no_tasks_of_others_nor_of_another_scope(

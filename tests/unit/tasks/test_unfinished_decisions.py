@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,9 @@ async def test_of_two_people_who_decide_at_once_the_first_counts() -> None:
         (Caller(sees_all=True), True, False),
         (Caller(is_owner=True), True, False),
         (OTHER_AGENT, True, False),
+        (replace(GATEWAY_APPROVER, machine="laptop", remote_sender="user"), True, True),
+        (replace(GATEWAY_APPROVER, machine="laptop", remote_sender="synapse-claude-8100"), True, False),
+        (replace(GATEWAY_SENDER, machine="laptop", remote_sender="user"), True, False),
     ],
 )
 async def test_a_caller_of_a_gateway_decides_only_with_an_explicit_right(

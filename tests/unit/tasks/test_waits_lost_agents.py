@@ -116,3 +116,23 @@ async def test_a_wait_ends_whose_waiter_was_killed_before_it_followed_or_sent_an
     expected = (TaskState.SUBMITTED, "") if is_followed else (TaskState.FAILED, "not_sent")
     ended = await harness.task(waiting.id)
     assert (ended.state, ended.reason) == expected
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_a_wait_for_another_machine_that_nobody_follows_says_that_its_waiter_has_left(is_followed: bool) -> None:
+    harness = AgentHarness()
+    metadata: Json = {"waits_for": "synapse-gemini-1@box2", "waits_for_inbox": "box2!gemini"}
+    request = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
+    waiting = await harness.service.handle(request, Caller(agent_id=ME.agent_id, via_socket=True))
+    lost_agents = LostAgents(
+        harness.journal, FixedRegistry(), harness.store, harness.clock, lambda task: is_followed and task == waiting.id
+    )
+    await lost_agents.note_left()
+    harness.clock.advance(UNSENT_SECONDS - 1)
+    await lost_agents.note_left()
+    assert not (await harness.task(waiting.id)).waiter_left
+    harness.clock.advance(1)
+    await lost_agents.note_left()
+
+    noted = await harness.task(waiting.id)
+    assert (noted.state, noted.waiter_left) == (TaskState.SUBMITTED, not is_followed)

@@ -29,6 +29,7 @@ from synapse.core.requests import (
     ResolveTask,
     SendMessage,
     SetPushConfig,
+    VoidMessage,
 )
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
@@ -74,6 +75,7 @@ REQUESTS: list[HostCommand] = [
         parent_id="p",
         push=CONFIG,
     ),
+    VoidMessage(message_id="m-1", opens="0190a6c2-7d1e-7c3a-8f00-1234567890ab", expired=True),
     CancelTask("t", exact=True),
     ResolveTask(task_id="t", verdict="retry"),
     AnswerQuestion(task_id="t", verdict="allow", option="1", text="words"),
@@ -95,6 +97,23 @@ def asked(body: bytes) -> OnBehalfOf:
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_command_arrives_as_it_was_sent(request_: HostCommand) -> None:
     assert asked(commands.encode_command(request_, CALLER)) == OnBehalfOf(CALLER, request_)
+
+
+ON_LAPTOP = Caller(scope="machine:laptop", machine="laptop", remote_sender="synapse-claude-8100")
+
+
+def test_a_command_for_a_caller_on_another_machine_arrives_as_it_was_sent() -> None:
+    opens = "0190a6c2-7d1e-7c3a-8f00-1234567890ab"
+    relayed = SendMessage(message=MESSAGE, dialect="synapse", opens=opens, waiting=("box2!codex", "claude"))
+
+    assert asked(commands.encode_command(relayed, ON_LAPTOP)) == OnBehalfOf(ON_LAPTOP, relayed)
+
+
+def test_hosts_of_earlier_versions_know_all_fields_of_commands_for_callers_here() -> None:
+    body = json.loads(commands.encode_command(SendMessage(message=MESSAGE, dialect="a2a_v1"), CALLER))
+
+    assert body["caller"].keys() == {"scope", "sees_all", "actions", "agents", "name"}
+    assert not {"opens", "waiting"} & body["request"].keys()
 
 
 def test_every_command_has_a_sample() -> None:
@@ -129,7 +148,7 @@ def test_a_body_that_is_not_a_command_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     "done",
     [
-        CommandResult(task_id="t", version=7, direct=True),
+        CommandResult(task_id="t", version=7, state="canceled", direct=True),
         CommandResult(result=CONFIG),
         CommandResult(result=(CONFIG, CONFIG)),
         CommandResult(result=()),
