@@ -7,11 +7,13 @@ of open files is raised for hosts and gateways, where each connection takes one,
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
 import re
 import resource
+import signal
 import sys
 import time
 from collections.abc import Coroutine, Iterator
@@ -231,3 +233,23 @@ def open_file_limit() -> int:
     """Returns how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return FILES_WANTED if soft == resource.RLIM_INFINITY else soft
+
+
+def tune_gc() -> None:
+    """Freezes the loaded objects, and collects less often: scanning them and the queue took a tenth of each POST."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+def stop_signal(*more: signal.Signals) -> asyncio.Future[int]:
+    """Returns a future that resolves to the number of the first stop signal, or of one of `more`."""
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+
+    def stop(number: int) -> None:
+        if not stopped.done():
+            stopped.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *more):
+        loop.add_signal_handler(number, stop, number)
+    return stopped

@@ -18,15 +18,17 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from synapse.config.paths import USER_FILE, check_content, check_place, find_project, user_folder
 from synapse.config.trust import Project, Trust, TrustStore, read_project
 from synapse.core.address import KEY, UNVERIFIED, is_marked, nearest
 from synapse.core.errors import InvalidProfile, InvalidSettings, UnknownProfile
 from synapse.core.override import override
-from synapse.terminal.profile import Profile, parse_profile
 from synapse.terminal.theme import Theme
+
+if TYPE_CHECKING:
+    from synapse.terminal.profile import Profile
 
 PREFIX: Final = "SYNAPSE_"
 PROJECT_SETTINGS: Final = "config.toml"
@@ -87,7 +89,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "message_ttl": "seconds until an undelivered message expires; 0 means never",
     "queue_limit": "messages that may be queued for one agent",
     "agent_quota_bytes": "bytes of messages, files and answers kept for one agent; 0 means no limit",
-    "keep_days": "days that finished tasks are kept",
+    "outbox_limit": "messages to one other machine that may wait until it takes them",
+    "outbox_quota_bytes": "bytes of messages to other machines whose tasks have not ended; 0 means no limit",
+    "keep_days": "days that finished tasks are kept; those that other machines sent at least 8",
     "loop_limit_per_minute": "messages per minute between two agents before they are held; 0 means no limit",
     "attention_after": "seconds that messages may be held while the agent is idle before a person is notified",
     "instructions": "whether agents get instructions at their start on how to send and reply",
@@ -204,6 +208,8 @@ class Settings:
     message_ttl: float = 0.0
     queue_limit: int = 1000
     agent_quota_bytes: int = 1024**3
+    outbox_limit: int = 1000
+    outbox_quota_bytes: int = 256 * 1024**2
     keep_days: int = 30
     loop_limit_per_minute: int = 30
     attention_after: float = 30.0
@@ -519,6 +525,8 @@ def load_profile(name: str, sources: Sequence[ProfileSource] = (BUNDLED_PROFILES
         UnknownProfile: no source has it; the hint names a similar one.
         InvalidProfile: its file is invalid; the message names the key.
     """
+    from synapse.terminal.profile import parse_profile  # noqa: PLC0415 - a link and most commands read no profile
+
     for source in sources:
         if name not in _names(source):
             continue

@@ -176,6 +176,8 @@ NEVER = {
     "allow_private_webhooks": "true",
     "allow_private_agents": "true",
     "agent_quota_bytes": "0",
+    "outbox_limit": "0",
+    "outbox_quota_bytes": "0",
     "session_hours": "0",
     "mcp": "false",
     "allow_commands": "true",
