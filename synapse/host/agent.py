@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse.client.overview import Need, row_of
@@ -31,14 +30,15 @@ from synapse.core.extension import Extensions
 from synapse.core.message import Message, MessageId
 from synapse.core.registry import HostClient, Registry
 from synapse.core.requests import MOST_FINISHED, ConversationStatus, HostStatus, WatchStatus
-from synapse.core.store import Lease, TaskStore
+from synapse.core.store import RELAYED_DAYS, Lease, TaskStore
 from synapse.core.task import Task, TaskState
-from synapse.core.types import Clock, SinceStart
+from synapse.core.types import SinceStart
 from synapse.core.usage import AgentUsage
 from synapse.core.waiting import pause
 from synapse.dialects.synapse.encode import status_object
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.host.agent_command import command_path, launch_folder
+from synapse.host.stopped import agent_quota
 from synapse.host.tools import AgentTools, ToolsDriver
 from synapse.notices.sender import NoticeSender, open_notices
 from synapse.push.service import open_push
@@ -47,12 +47,12 @@ from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.deferral import DeferredReplies, unrecorded_ends
 from synapse.tasks.feed import Feed
 from synapse.tasks.instructions import initial_instructions, short_instructions
-from synapse.tasks.intake import Intake, Limits
+from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
-from synapse.tasks.quota import Quota
 from synapse.tasks.recovery import ends_with_us
 from synapse.tasks.replies import Replies
+from synapse.tasks.rules import Limits
 from synapse.tasks.senders import SenderRule
 from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, ReadScreen, never
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
@@ -340,6 +340,7 @@ class AgentRuntime:
                 self._intake.release_held,
                 lost_agents.fail_lost,
                 lost_agents.fail_unsent,
+                lost_agents.note_left,
                 self._check_pushes,
                 self._tell_fault,
                 self._prune,
@@ -364,11 +365,15 @@ class AgentRuntime:
             self.service.status_changed()
 
     async def _prune(self) -> None:
-        """Deletes tasks that are older than `keep_days`, and their files."""
+        """Deletes tasks that are older than `keep_days`, and their files.
+
+        Keeps tasks that other machines sent for RELAYED_DAYS at least; see `TaskStore.prune`.
+        """
         if self._settings.keep_days and self._clock.monotonic() - self._pruned_at > PRUNE_SECONDS:
             self._pruned_at = self._clock.monotonic()
-            before = self._since_start.now() - timedelta(days=self._settings.keep_days)
-            await self._store.prune(before)
+            now = self._since_start.now()
+            before = now - timedelta(days=self._settings.keep_days)
+            await self._store.prune(before, relayed_before=now - timedelta(days=RELAYED_DAYS))
             await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
 
     def _new_intake(self) -> Intake:
@@ -423,12 +428,6 @@ class AgentRuntime:
             answers_directly=self._agent.answers_directly,
             usage=self._agent.usage,
         )
-
-
-def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clock: Clock) -> Quota:
-    """Returns the storage quota of the agent with this inbox."""
-    measure = partial(store.stored_bytes, inbox=inbox)
-    return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:

@@ -10,7 +10,6 @@ The agent starts before the parts that serve it are built, because importing som
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -18,7 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
-from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit, set_file_limit
+from synapse.config.process import (
+    Limit,
+    SystemClock,
+    open_file_limit,
+    raise_file_limit,
+    set_file_limit,
+    stop_signal,
+    tune_gc,
+)
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import LeaseLost, RegistryFailed
@@ -210,26 +217,6 @@ def record_end(host: Host, me: AgentEntry, home: Path, status: int) -> None:
         write_end(home, me, HostEnd(reason=host.end_reason, status=status, at=at))
     except OSError as error:
         log.warning("end_not_recorded", extra={"error": str(error)})
-
-
-def tune_gc() -> None:
-    """Freezes the loaded objects, and collects less often: scanning them and the queue took a tenth of each POST."""
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-
-
-def stop_signal(*more: signal.Signals) -> asyncio.Future[int]:
-    """Returns a future that resolves to the number of the first stop signal, or of one of `more`."""
-    loop = asyncio.get_running_loop()
-    stopped: asyncio.Future[int] = loop.create_future()
-
-    def stop(number: int) -> None:
-        if not stopped.done():
-            stopped.set_result(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *more):
-        loop.add_signal_handler(number, stop, number)
-    return stopped
 
 
 def open_server(

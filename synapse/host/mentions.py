@@ -28,6 +28,7 @@ from synapse.client.attention import (
 from synapse.client.hosts import ask, is_suspended, post_message
 from synapse.client.http import NoAnswer
 from synapse.client.lines import first_line, plain
+from synapse.client.link import find_remote, is_in_fleet, without_own_machine
 from synapse.client.views import (
     ASKS,
     FINISHED,
@@ -41,7 +42,7 @@ from synapse.client.views import (
     status_of,
 )
 from synapse.client.watch import TaskFields, TaskWatch, WaitLeft
-from synapse.core.address import resolve, short_name
+from synapse.core.address import resolve, short_name, split_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, AgentNotResponding, SynapseError
 from synapse.core.types import Clock
@@ -81,8 +82,11 @@ class MentionSender:
     def resolve(self, name: str) -> str:
         """Returns the id of the agent that `name` means, or an empty string: then the line goes to the program.
 
-        Tells the person of a line that was probably meant for an agent that has stopped.
+        Tells the person of a line that was probably meant for an agent that has stopped. An agent on another machine
+        is looked up when the line is sent: the person's keys must not wait for the network.
         """
+        if split_machine(name)[1]:
+            return self._remote_target(name)
         try:
             return resolve(
                 name, [one for one in self._registry.entries() if one.agent_id != self._me.agent_id]
@@ -95,6 +99,13 @@ class MentionSender:
             return ""
         except (SynapseError, OSError):
             return ""
+
+    def _remote_target(self, name: str) -> str:
+        """Returns `name`, without this machine's own; empty for a machine that is in no fleet."""
+        if not is_in_fleet(str(Path(self._registry.folder).parent)):
+            return ""
+        target = without_own_machine(name, self._registry)
+        return target if split_machine(target)[1] else self.resolve(target)
 
     def _was_here(self, name: str) -> bool:
         """Returns whether an agent had that name or id: it leaves a log. Other words after an @ are often files."""
@@ -138,7 +149,7 @@ class MentionSender:
 
     def _deliver(self, agent_id: str, text: str) -> tuple[str, AwaitedAnswer | None]:
         """Sends the text; returns the notice for the person, and the answer to wait for. Blocks."""
-        entry = resolve(agent_id, self._registry.entries())
+        entry = self._find(agent_id)
         name = short_name(entry)
         try:
             task = post_message(entry, self._body(text), self._registry, warn=log.info)
@@ -157,6 +168,11 @@ class MentionSender:
             return f"[→ {name}] sent", None
         awaited = AwaitedAnswer(entry, task, self._registry, self._clock, self.notify) if self._shows_answers else None
         return f"[→ {name}] sent  (task {short_id(task)})", awaited
+
+    def _find(self, target: str) -> AgentEntry:
+        if split_machine(target)[1]:
+            return find_remote(target, self._registry)
+        return resolve(target, self._registry.entries())
 
     def _body(self, text: str) -> dict[str, Any]:
         sender = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
+from synapse.config.fleet import REPLICA_FILE, fleet_folder
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
 from synapse.core.errors import StoreInUse, StoreLost
@@ -11,6 +13,19 @@ from synapse.core.store import TaskStore
 from synapse.host.identity import holders_of
 from synapse.registry.files import GATEWAY, FileRegistry, gateways
 from synapse.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from synapse.store.replica_store import ReplicaStore
+
+
+async def open_replica(settings: Settings) -> ReplicaStore:
+    """Opens the replica of the other machines' logs, for a gateway; creates it if the link has not yet.
+
+    Raises StoreFailed.
+    """
+    from synapse.store.replica_store import ReplicaStore  # noqa: PLC0415 - only gateways of a fleet need it
+
+    return await ReplicaStore.open(fleet_folder(settings.home) / REPLICA_FILE, search=settings.search)
 
 
 async def open_store(settings: Settings) -> TaskStore:

@@ -6,18 +6,19 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Final
 
 from synapse.config.process import SystemClock, new_context_id, new_task_id
 from synapse.config.settings import Settings
 from synapse.core.store import TaskStore
-from synapse.host.agent import agent_quota
+from synapse.core.types import Clock
 from synapse.host.identity import holders_of
 from synapse.host.open_store import open_store
 from synapse.registry.files import FileRegistry, own_start_time
-from synapse.tasks.intake import Limits
 from synapse.tasks.quota import Quota
+from synapse.tasks.rules import Limits
 from synapse.tasks.stopped import LeaseHolder, StoppedTasks
 
 _LEASE_NUMBERS: Final = count(1)
@@ -53,3 +54,9 @@ def stopped_tasks(store: TaskStore, settings: Settings) -> StoppedTasks:
         new_task_id=new_task_id,
         new_context_id=new_context_id,
     )
+
+
+def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clock: Clock) -> Quota:
+    """Returns the storage quota of the agent with this inbox."""
+    measure = partial(store.stored_bytes, inbox=inbox)
+    return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")

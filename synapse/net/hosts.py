@@ -22,6 +22,9 @@ from synapse.core.errors import (
     AgentFailed,
     AgentNotFound,
     AgentNotResponding,
+    LinkDown,
+    MachineAway,
+    MachineNotFound,
     OutcomeUnknown,
     SynapseError,
     TaskNotFound,
@@ -58,6 +61,8 @@ _ATTACH: Final = "ws://localhost/attach"
 _TERMINAL: Final = "ws://localhost/terminal"
 _NOT_FOUND: Final = 404
 _NOT_MODIFIED: Final = 304
+_OF_THE_FLEET: Final = (LinkDown, MachineAway, MachineNotFound, AgentNotFound, AgentNotResponding)
+"""What a proxy socket says of an agent on another machine."""
 _GONE: Final = "its host has ended, or cannot be reached"
 _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -344,17 +349,19 @@ def _told(body: bytes) -> _Told:
 
 
 def terminal_refusal(status: int, body: bytes) -> SynapseError:
-    """Returns the error for a host that refused a connection to its agent's terminal."""
-    if status == _NOT_FOUND:
-        return UnsupportedOperation(
-            "this agent has no terminal to attach to", hint="`synapse status` shows what the agent does"
-        )
+    """Returns the error for a host, or a proxy socket of the link, that refused a connection to a terminal."""
     otherwise = f"it answered with status {status}"
     try:
         error = from_wire(object_in(decode_object(body), "error"), otherwise)
     except ValueError:
         # A body that is not JSON is the message itself.
         error = SynapseError(body.decode(errors="replace").strip() or otherwise)
+    if isinstance(error, _OF_THE_FLEET):
+        return error
+    if status == _NOT_FOUND or isinstance(error, UnsupportedOperation):
+        return UnsupportedOperation(
+            "this agent has no terminal to attach to", hint="`synapse status` shows what the agent does"
+        )
     return AccessDenied(f"the agent's host refuses: {error}", hint=error.hint)
 
 

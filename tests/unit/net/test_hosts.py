@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,10 +10,21 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotFound, TaskNotFound
+from synapse.core.errors import (
+    AccessDenied,
+    AgentNotFound,
+    LinkDown,
+    MachineAway,
+    PersonRequired,
+    RouteNotFound,
+    SynapseError,
+    TaskNotFound,
+    UnsupportedOperation,
+    to_wire,
+)
 from synapse.core.message import Sender, TextPart
 from synapse.core.registry import AgentReply
-from synapse.net.hosts import open_host_client
+from synapse.net.hosts import open_host_client, terminal_refusal
 from synapse.registry.local import open_local_registry
 from tests.fakes.clock import FakeClock
 from tests.unit.cli.fake_host import FakeHost, Fields
@@ -65,3 +77,22 @@ async def test_a_reply_does_not_go_to_another_agent_that_has_the_port_now(ada: F
 async def test_a_reply_to_an_agent_that_no_longer_waits_is_refused(ada: FakeHost) -> None:
     with pytest.raises(TaskNotFound):
         await carry(ada, Sender(sender_id="synapse-claude-8100", inbox="ada"), "t-1")
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal", "raised"),
+    [
+        (404, RouteNotFound("no WebSocket is served there"), UnsupportedOperation),
+        (400, UnsupportedOperation("this agent has no terminal"), UnsupportedOperation),
+        (403, PersonRequired("only a person may attach"), AccessDenied),
+        (404, AgentNotFound("codex@box2"), AgentNotFound),
+        (503, MachineAway("box2", "10:02"), MachineAway),
+        (503, LinkDown("the link does not run"), LinkDown),
+    ],
+)
+def test_a_refused_terminal_is_told_by_what_refused_it(
+    status: int, refusal: SynapseError, raised: type[SynapseError]
+) -> None:
+    error = terminal_refusal(status, json.dumps({"error": to_wire(refusal)}).encode())
+
+    assert isinstance(error, raised)

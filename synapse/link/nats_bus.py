@@ -1,0 +1,717 @@
+"""Implements `fleet.bus.Bus` with nats-py: one connection to one of the NATS servers of the fleet, made again for ever.
+
+The only module that loads nats-py, with `link.enrolment`. It asks JetStream by its JSON interface, so that each right
+that a machine needs stands in a subject (`link.server` lists them).
+
+Who wrote a message is decided by its subject, on which the server lets one machine publish. The server itself publishes
+too, though: it sends the answers of its JetStream interface to whatever subject a request names for its reply, and so
+any machine can make it send something on the subject of another. Such a message is recognised and dropped:
+ - an answer as JSON lacks our header MARK, which all our own messages have;
+ - a stored message that is fetched directly has headers of the server's beside those with which it was stored, and ours
+   have exactly those that we set (`_is_genuine`): what a later version has to add goes into the body;
+ - a stored message that a consumer delivers keeps the subject under which it was stored, not that of the subscription.
+An answer goes only to the inbox of the machine that asked, for an answer of ours: else a request could make us write
+something on any other of our subjects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import random
+import re
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+from nats.aio.msg import Msg
+
+from synapse.config.fleet import SEED_FILE, FleetConfig, fleet_folder
+from synapse.core.waiting import pause
+from synapse.fleet import names
+from synapse.fleet.bus import (
+    Arrival,
+    BusError,
+    MailboxFull,
+    NobodyThere,
+    NoStream,
+    NotAllowed,
+    NotConnected,
+    NotLast,
+    TooLarge,
+)
+from synapse.link.nats_connection import BATCH, MARK, SECOND, Access, Connection, read_headers, shown_address, status_of
+
+log = logging.getLogger(__name__)
+
+PRESENCE_SECONDS: Final = 30.0
+MAIL_DAYS: Final = 7
+LOG_DAYS: Final = 3
+MAILS_PER_PAIR: Final = 1000
+API_SECONDS: Final = 5.0
+LEAST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 2.0
+_DAY: Final = 86_400 * SECOND
+_ONCE: Final = "Nats-Msg-Id"
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+_ID: Final = re.compile(r"[\w.-]+")
+_OPERATION: Final = "KV-Operation"
+_DELETED: Final = {**MARK, _OPERATION: "DEL"}
+_MARKER: Final = frozenset({"Nats-Marker-Reason", "Nats-TTL"})
+"""The headers with which the server itself marks an entry that has expired."""
+_FULL: Final = {
+    10077: f"{MAILS_PER_PAIR} messages wait there already, and no more are kept",
+    10047: "the fleet's server has no space left",
+    10023: "the fleet's server has no space left",
+    10072: "the account at the fleet's server has no space left",
+}
+"""What JetStream's codes mean for somebody whose message was not kept."""
+_TOO_LARGE: Final = 10054
+_NOT_LAST: Final = frozenset({10071, 10164})
+_NO_JETSTREAM: Final = frozenset({10039, 10076, 10035})
+_NOTHING_FOUND: Final = 10037
+_STREAM_MISSING: Final = 10059
+
+
+def access_of(home: Path, config: FleetConfig) -> Access:
+    """Returns how this machine reaches its fleet. Raises OSError if the machine's key cannot be read."""
+    seed_file = fleet_folder(home) / SEED_FILE
+    # A NATS of others may know this machine by a user in the address, or not at all.
+    seed = seed_file.read_text(encoding="ascii").strip() if not config.creds and seed_file.exists() else ""
+    return Access(
+        machine=config.machine,
+        servers=config.servers,
+        seed=seed,
+        creds=config.creds,
+        ca=config.ca,
+        insecure=config.insecure,
+        makes_streams=config.runs_server or not seed,
+        api=names.ENGINE_API if seed else names.JETSTREAM_API,
+    )
+
+
+class NatsBus:
+    """Implements `Bus`. Use it as `async with NatsBus(access) as bus`: it connects in the background."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._connection: Connection | None = None
+        self._problem = "it has not connected yet"
+        self._listeners: set[asyncio.Queue[bool]] = set()
+        self._is_connected = asyncio.Event()
+        self._mails: dict[int, str] = {}
+        """The subject on which each mail that was yielded is acknowledged."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._stay_connected())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # nats-py, and `asyncio.wait_for` before Python 3.12, lose a cancellation that comes at the wrong moment.
+        while self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=LEAST_WAIT)
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def problem(self) -> str:
+        return self._problem
+
+    @property
+    def max_payload(self) -> int:
+        return self._connection.client.max_payload if self._connection else 1024 * 1024
+
+    @property
+    def server(self) -> Mapping[str, Any]:
+        """What the server says of itself (NATS INFO): server_name, version, max_payload …; empty when not connected."""
+        return self._connection.client.info if self._connection else {}
+
+    async def wait_connected(self, seconds: float) -> None:
+        """Waits for a connection. Raises NotConnected with the reason if there is none after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_connected.wait()
+        except TimeoutError:
+            raise NotConnected(self._problem) from None
+
+    async def changes(self) -> AsyncGenerator[bool, None]:
+        queue = asyncio.Queue[bool]()
+        queue.put_nowait(self.connected)
+        self._listeners.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._listeners.discard(queue)
+
+    # Messages
+
+    async def request(self, subject: str, body: bytes, seconds: float) -> bytes:
+        answer = await self._require().call(subject, body, MARK, seconds)
+        if status_of(answer) == 503:
+            raise NobodyThere(f"nobody listens on {subject}")
+        return answer.data
+
+    async def publish(self, subject: str, body: bytes) -> None:
+        await self._require().publish(subject, body, MARK)
+
+    async def arrivals(self, subject: str) -> AsyncGenerator[Arrival, None]:
+        while True:
+            connection = await self._wait_for_connection()
+            try:
+                async with aclosing(connection.messages(subject)) as messages:
+                    async for message in messages:
+                        if _is_genuine(message.headers) and matches(subject, message.subject):
+                            yield Arrival(
+                                message.subject, message.data, self._safe_reply(message), headers=message.headers or {}
+                            )
+                        else:
+                            _log_forged(message, subject)
+            except NotAllowed:
+                raise
+            except BusError:
+                await pause(LEAST_WAIT)
+
+    # Streams
+
+    async def keep(self, subject: str, body: bytes, *, once: str, expected_last: int | None = None) -> int:
+        headers = {**MARK, _ONCE: once}
+        if expected_last is not None:
+            headers[_EXPECTED] = str(expected_last)
+        return await self._store(subject, body, headers)
+
+    async def acknowledge(self, arrival: Arrival) -> None:
+        await self._end_mail(arrival, b"+ACK")
+
+    async def postpone(self, arrival: Arrival, seconds: float) -> None:
+        await self._end_mail(arrival, b'-NAK {"delay": %d}' % int(seconds * SECOND))
+
+    async def mails(self, machine: str) -> AsyncGenerator[Arrival, None]:
+        subject = names.mail_subject(machine, "*")
+        consumer = {
+            "name": names.mail_consumer(machine),
+            "durable_name": names.mail_consumer(machine),
+            "filter_subject": subject,
+            "ack_policy": "explicit",
+            "ack_wait": 30 * SECOND,
+            "max_deliver": -1,
+            "max_ack_pending": 8 * BATCH,
+            # In as many servers as the stream, else it would be stuck while its only one is away.
+            "mem_storage": True,
+        }
+        async for message in self._consume(names.MAIL_STREAM, consumer):
+            if not _is_genuine(message.headers) or not matches(subject, message.subject):
+                _log_forged(message, subject)
+                with suppress(BusError):
+                    await self._require().publish(message.reply, b"+TERM")
+                continue
+            number = _delivery(message).stream_number
+            self._mails[number] = message.reply
+            yield Arrival(message.subject, message.data, mail=number, headers=message.headers or {})
+
+    async def discard_mails(self, members: Callable[[], Collection[str]]) -> None:
+        try:
+            found = await self._subjects(names.MAIL_STREAM, names.mail_subject("*", "*"))
+        except _ApiError as error:
+            if error.number == _STREAM_MISSING:
+                return  # it was lost, with all mails
+            raise
+        # The members are read last: what a machine that joins meanwhile has sent stays.
+        now = set(members())
+        for subject in found:
+            if not {*subject.split(".")[-2:]} <= now:
+                await self._api(f"STREAM.PURGE.{names.MAIL_STREAM}", {"filter": subject})
+
+    async def last_kept(self, subject: str) -> tuple[int, bytes] | None:
+        asked = f"{self._access.api}.DIRECT.GET.{names.LOG_STREAM}.{subject}"
+        answer = await self._require().call(asked, b"", None, API_SECONDS)
+        status = status_of(answer)
+        if status == 404:
+            return None
+        if status:
+            raise NoStream(
+                f"the engine keeps nothing of {subject} ({(answer.headers or {}).get('Description', status)})"
+            )
+        return int((answer.headers or {}).get("Nats-Sequence", "0")), answer.data
+
+    # Buckets
+
+    async def put(self, bucket: str, key: str, value: bytes) -> None:
+        await self._store(f"$KV.{bucket}.{key}", value, MARK)
+
+    async def get(self, bucket: str, key: str) -> bytes | None:
+        try:
+            found = await self._api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"})
+        except _ApiError as error:
+            if error.number == _NOTHING_FOUND:
+                return None
+            raise
+        message = found["message"]
+        if _entry(read_headers(base64.b64decode(message.get("hdrs", "")))) is not _Entry.VALUE:
+            return None
+        return base64.b64decode(message.get("data", ""))
+
+    async def delete(self, bucket: str, key: str) -> None:
+        await self._store(f"$KV.{bucket}.{key}", b"", _DELETED)
+
+    async def keys(self, bucket: str) -> list[str]:
+        prefix = f"$KV.{bucket}."
+        return [subject.removeprefix(prefix) for subject in await self._subjects(f"KV_{bucket}", f"{prefix}>")]
+
+    async def watch(self, bucket: str) -> AsyncGenerator[tuple[str, bytes | None], None]:
+        prefix = f"$KV.{bucket}."
+        view = _BucketView()
+        while True:
+            view.begin()
+            consumer = {
+                "name": f"w_{secrets.token_hex(16)}",
+                "filter_subject": f"{prefix}>",
+                "deliver_policy": "last_per_subject",
+                "ack_policy": "none",
+                "mem_storage": True,
+                "num_replicas": 1,
+                "inactive_threshold": 60 * SECOND,
+            }
+            async with aclosing(self._consume_once(f"KV_{bucket}", consumer)) as messages:
+                async for message in messages:
+                    if message is not None and matches(f"{prefix}>", message.subject):
+                        for change in self._changes_of(message, message.subject.removeprefix(prefix), view):
+                            yield change
+                    if message is None or not _delivery(message).pending:
+                        for change in view.end_of_start():
+                            yield change
+
+    # What this machine may do, and what is there
+
+    async def make_missing(self) -> None:
+        """Makes the streams and buckets that are missing. Raises NotAllowed if this machine may not."""
+        clustered = bool(self.server.get("cluster"))
+        for wanted in STREAMS:
+            try:
+                await self._api(f"STREAM.INFO.{wanted['name']}", {})
+                continue
+            except _ApiError as error:
+                if error.number != _STREAM_MISSING:
+                    raise
+            await self._make_stream(wanted, 3 if clustered else 1)
+
+    async def check(self) -> None:
+        """Tries what a machine needs. Raises BusError if the engine lacks or refuses something."""
+        if not self.server.get("jetstream"):
+            raise NoStream(f"the NATS server at {self.server_address} has no JetStream")
+        machine = self._access.machine
+        if self._access.makes_streams:
+            with suppress(NotAllowed):  # then another machine makes them
+                await self.make_missing()
+        await self.try_to_keep(f"$KV.{names.PRESENCE}.{machine}")
+        await self.get(names.PRESENCE, machine)
+        await self.last_kept(names.log_subject(machine))
+
+    async def try_to_keep(self, subject: str) -> None:
+        """Tries whether this machine may store on a subject, and stores nothing. Raises NotAllowed or BusError."""
+        # A condition that is never true; the rights are checked before it.
+        never = {**MARK, _EXPECTED: str(2**62)}
+        with suppress(NotLast):
+            await self._store(subject, b"", never)
+
+    @property
+    def is_engine_apart(self) -> bool:
+        """Whether JetStream is in another account than the machines, which cannot make it ask itself: `link.server`."""
+        return self._access.api != names.JETSTREAM_API
+
+    @property
+    def peer_certificate(self) -> bytes:
+        """The server's certificate (DER); empty without TLS or connection."""
+        return self._connection.client.peer_certificate() if self._connection else b""
+
+    @property
+    def server_address(self) -> str:
+        connection = self._connection
+        return connection.address if connection else ", ".join(shown_address(server) for server in self._access.servers)
+
+    async def ask_engine(self, name: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Asks JetStream's interface, as `STREAM.INFO.SYN_MAIL`. Raises BusError."""
+        return await self._api(name, body or {})
+
+    async def _subjects(self, stream: str, pattern: str) -> list[str]:
+        """Returns the subjects of the messages in a stream."""
+        found: list[str] = []
+        while True:
+            asked = {"subjects_filter": pattern, "offset": len(found)}
+            state: Any = (await self._api(f"STREAM.INFO.{stream}", asked))["state"]
+            page: Mapping[str, int] = state.get("subjects") or {}
+            found += page
+            if not page or len(found) >= int(state.get("num_subjects", 0)):
+                return sorted(found)
+
+    def _changes_of(self, message: Msg, key: str, view: _BucketView) -> list[tuple[str, bytes | None]]:
+        """Returns the changes that a delivered entry of a bucket means for the one who watches it."""
+        entry = _entry(message.headers or {})
+        if entry is _Entry.FORGED:
+            _log_forged(message, f"the entry {key}")
+            # It has replaced the true one. The machine whose entry it is must know, to write it again.
+            if key.partition(".")[0] != self._access.machine:
+                view.skip(key)
+                return []
+        return view.take(key, message.data if entry is _Entry.VALUE else None)
+
+    async def _make_stream(self, wanted: Mapping[str, Any], replicas: int) -> None:
+        name = wanted["name"]
+        try:
+            await self._api(f"STREAM.CREATE.{name}", {**wanted, "num_replicas": replicas})
+        except _ApiError:
+            if replicas > 1:
+                await self._make_stream(wanted, 1)
+            elif "subject_delete_marker_ttl" in wanted:
+                # NATS before 2.11 has no markers: an entry expires without a notice.
+                older = {key: value for key, value in wanted.items() if key not in _MARKER_OPTIONS}
+                await self._make_stream(older, 1)
+            else:
+                raise
+        else:
+            log.info("stream_made", extra={"stream": name, "replicas": replicas})
+
+    async def _store(self, subject: str, body: bytes, headers: Mapping[str, str]) -> int:
+        """Publishes to a stream and returns the number of the message."""
+        answer = await self._require().call(subject, body, headers, API_SECONDS)
+        if status_of(answer) == 503:
+            raise NoStream(f"the engine has no stream that keeps {subject}")
+        told = _decode(answer.data)
+        if "error" in told:
+            raise _ApiError.of(told["error"], f"keep {subject}").kind()
+        return int(told.get("seq", 0))
+
+    async def _api(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        content = json.dumps(body).encode() if body else b""
+        answer = await self._require().call(f"{self._access.api}.{name}", content, None, API_SECONDS)
+        if status_of(answer) == 503:
+            raise NoStream(f"the NATS server at {self.server_address} has no JetStream for this machine")
+        told = _decode(answer.data)
+        if "error" in told:
+            raise _ApiError.of(told["error"], name)
+        return told
+
+    def _safe_reply(self, message: Msg) -> str:
+        """Returns where to answer; empty unless that is an inbox of the machine that asks, for an answer of ours."""
+        if message.subject.startswith(f"{names.ENROL}."):
+            prefix = names.enrol_inbox(message.subject.rpartition(".")[2])
+        else:
+            asker = names.sender_machine(message.subject)
+            prefix = names.inbox_subject(asker, self._access.machine, "").removesuffix(".")
+        return message.reply if message.reply.startswith(f"{prefix}.") else ""
+
+    async def _end_mail(self, arrival: Arrival, how: bytes) -> None:
+        subject = self._mails.pop(arrival.mail, "")
+        if subject:
+            await self._require().publish(subject, how)
+
+    async def _consume(self, stream: str, consumer: Mapping[str, Any]) -> AsyncGenerator[Msg, None]:
+        """Yields what a consumer delivers, over reconnections."""
+        while True:
+            async with aclosing(self._consume_once(stream, consumer)) as messages:
+                async for message in messages:
+                    if message is not None:
+                        yield message
+
+    async def _consume_once(self, stream: str, consumer: Mapping[str, Any]) -> AsyncGenerator[Msg | None, None]:
+        """Makes a consumer and yields what it delivers, until it or the connection is lost.
+
+        Yields None first if there is nothing yet.
+        """
+        connection = await self._wait_for_connection()
+        name = consumer["name"]
+        try:
+            made = await self._make_consumer(stream, consumer)
+            if not made.get("num_pending", 0):
+                yield None
+            request = f"{self._access.api}.CONSUMER.MSG.NEXT.{stream}.{name}"
+            async with aclosing(connection.pulled(request)) as messages:
+                async for message in messages:
+                    yield message
+        except NotAllowed:
+            raise
+        except BusError as error:
+            if connection is self._connection:
+                log.info("consumer_lost", extra={"stream": stream, "consumer": name, "why": str(error)})
+                await pause(random.uniform(LEAST_WAIT, 2 * LEAST_WAIT))  # noqa: S311 - jitter, no secret
+
+    async def _make_consumer(self, stream: str, consumer: Mapping[str, Any]) -> dict[str, Any]:
+        subject = f"CONSUMER.CREATE.{stream}.{consumer['name']}.{consumer['filter_subject']}"
+        wanted = {"stream_name": stream, "config": consumer}
+        try:
+            return await self._api(subject, wanted)
+        except _ApiError as error:
+            if error.number != _STREAM_MISSING or not self._access.makes_streams:
+                raise
+            missing = error
+        try:
+            await self.make_missing()
+        except NotAllowed:
+            raise missing from None  # another machine makes them
+        return await self._api(subject, wanted)
+
+    # The connection
+
+    def _require(self) -> Connection:
+        if self._connection is None:
+            raise NotConnected(f"there is no connection to the fleet's server: {self._problem}")
+        return self._connection
+
+    async def _wait_for_connection(self) -> Connection:
+        while self._connection is None:
+            await self._is_connected.wait()
+        return self._connection
+
+    async def _stay_connected(self) -> None:
+        servers = deque(self._access.servers)
+        random.shuffle(servers)
+        wait = LEAST_WAIT
+        while True:
+            connection = await self._connect(servers[0])
+            servers.rotate(-1)
+            if connection is None:
+                # With jitter: a server that comes back is not met by all machines at once.
+                await pause(random.uniform(wait / 2, wait))  # noqa: S311 - jitter, no secret
+                wait = min(wait * 2, LONGEST_WAIT)
+                continue
+            wait = LEAST_WAIT
+            try:
+                await self._use(connection)
+            finally:
+                self._set_connection(None)
+                await connection.close()
+
+    async def _connect(self, server: str) -> Connection | None:
+        try:
+            return await Connection.open(self._access, server)
+        except BusError as error:
+            if self._problem != str(error):
+                log.warning("bus_not_connected", extra={"why": str(error)})
+            self._problem = str(error)
+            return None
+
+    async def _use(self, connection: Connection) -> None:
+        """Serves a connection until it is lost."""
+        making = asyncio.create_task(self._make_missing_quietly(connection)) if self._access.makes_streams else None
+        self._problem = ""
+        self._set_connection(connection)
+        log.info("bus_connected", extra={"server": connection.address})
+        try:
+            self._problem = await connection.wait_lost()
+        finally:
+            if making is not None:
+                making.cancel()
+        log.warning("bus_disconnected", extra={"server": connection.address, "why": self._problem})
+
+    async def _make_missing_quietly(self, connection: Connection) -> None:
+        while connection is self._connection or self._connection is None:
+            try:
+                await self._wait_for_connection()
+                await self.make_missing()
+                break
+            except NotAllowed:
+                break  # another machine makes them
+            except BusError as error:
+                log.warning("streams_not_made", extra={"why": str(error)})
+                await pause(1.0)
+
+    def _set_connection(self, connection: Connection | None) -> None:
+        changed = (connection is None) != (self._connection is None)
+        self._connection = connection
+        (self._is_connected.clear if connection is None else self._is_connected.set)()
+        if connection is None:
+            self._mails.clear()
+        if changed:
+            for queue in self._listeners:
+                queue.put_nowait(connection is not None)
+
+
+class _BucketView:
+    """Finds the changes of a bucket in what consumers deliver: after each reconnection all entries come again."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._seen: set[str] | None = set()
+        """The keys that this consumer has delivered; None once it has delivered all."""
+        self._has_told_start = False
+
+    def begin(self) -> None:
+        """Begins with a new consumer."""
+        self._seen = set()
+
+    def take(self, key: str, value: bytes | None) -> list[tuple[str, bytes | None]]:
+        """Returns the changes for a delivered entry."""
+        if value is None:
+            is_known = key in self._known
+            self._known.discard(key)
+            return [(key, None)] if is_known else []
+        if self._seen is not None:
+            self._seen.add(key)
+        self._known.add(key)
+        return [(key, value)]
+
+    def skip(self, key: str) -> None:
+        """Takes an entry that says nothing: what was known of the key stays."""
+        if self._seen is not None:
+            self._seen.add(key)
+
+    def end_of_start(self) -> list[tuple[str, bytes | None]]:
+        """Returns the changes when the consumer has delivered all entries that were there; later none."""
+        if self._seen is None:
+            return []
+        # They were deleted while there was no connection.
+        changes: list[tuple[str, bytes | None]] = [(key, None) for key in sorted(self._known - self._seen)]
+        self._known, self._seen = self._known & self._seen, None
+        if not self._has_told_start:
+            self._has_told_start = True
+            changes.append(("", None))
+        return changes
+
+
+class _ApiError(BusError):
+    """JetStream refused what it was asked."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], what: str) -> _ApiError:
+        number = int(told.get("err_code", 0))
+        if number in _NO_JETSTREAM:
+            return cls(number, f"the NATS account of this machine has no JetStream ({told.get('description', '')})")
+        return cls(number, f"the engine refuses {what}: {told.get('description', told)}")
+
+    def kind(self) -> BusError:
+        """Returns the kind of error that a caller of `keep` or `put` expects."""
+        if self.number in _FULL:
+            return MailboxFull(_FULL[self.number])
+        if self.number in _NOT_LAST:
+            return NotLast(str(self))
+        return TooLarge(str(self)) if self.number == _TOO_LARGE else self
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """What the reply subject of a delivered message says of it."""
+
+    stream_number: int
+    pending: int
+
+
+def _delivery(message: Msg) -> _Delivery:
+    # $JS.ACK.STREAM.CONSUMER.DELIVERED.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING, or with DOMAIN.ACCOUNT after ACK.
+    tokens = message.reply.split(".")
+    shift = 0 if len(tokens) == 9 else 2
+    return _Delivery(stream_number=int(tokens[5 + shift]), pending=int(tokens[8 + shift]))
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Decides whether a subject is one of those of a pattern with `*` for a token and `>` for all further ones."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted = wanted[:-1]
+        if len(given) <= len(wanted):
+            return False
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(one in ("*", two) for one, two in zip(wanted, given, strict=True))
+
+
+def _is_genuine(headers: Mapping[str, str] | None) -> bool:
+    """Decides whether a machine has published this message itself; see the head of this module."""
+    rest = dict(headers or {})
+    once, expected = rest.pop(_ONCE, "0"), rest.pop(_EXPECTED, "0")
+    # A line of the server's that is glued to one of these has a colon and a space.
+    return rest == MARK and _ID.fullmatch(once) is not None and expected.isdecimal()
+
+
+def _log_forged(message: Msg, pattern: str) -> None:
+    log.warning("message_forged", extra={"subject": message.subject, "on": pattern})
+
+
+class _Entry(Enum):
+    """What the last message of an entry of a bucket says of it."""
+
+    VALUE = auto()
+    DELETED = auto()
+    """Its machine has deleted it, or it has expired."""
+    FORGED = auto()
+    """Somebody has made the server write it. What the entry was before is unknown, and not that it is no more."""
+
+
+def _entry(headers: Mapping[str, str]) -> _Entry:
+    if headers == MARK:
+        return _Entry.VALUE
+    return _Entry.DELETED if headers == _DELETED or (headers and headers.keys() <= _MARKER) else _Entry.FORGED
+
+
+def _decode(content: bytes) -> dict[str, Any]:
+    try:
+        told: object = json.loads(content)
+    except ValueError as error:
+        raise BusError("the engine answered something that is no JSON") from error
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
+
+_MARKER_OPTIONS: Final = ("subject_delete_marker_ttl", "allow_msg_ttl")
+
+
+def _bucket(name: str, **options: object) -> dict[str, Any]:
+    return {
+        "name": f"KV_{name}",
+        "subjects": [f"$KV.{name}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "deny_delete": True,
+        "duplicate_window": 120 * SECOND,
+        **options,
+    }
+
+
+STREAMS: Final[tuple[Mapping[str, Any], ...]] = (
+    {
+        "name": names.MAIL_STREAM,
+        "subjects": [f"{names.ROOT}.mail.*.*"],
+        "retention": "workqueue",
+        "storage": "file",
+        "max_age": MAIL_DAYS * _DAY,
+        "max_msgs_per_subject": MAILS_PER_PAIR,
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "duplicate_window": 120 * SECOND,
+    },
+    {
+        "name": names.LOG_STREAM,
+        "subjects": [names.LOGS],
+        "retention": "limits",
+        "storage": "file",
+        "max_age": LOG_DAYS * _DAY,
+        "discard": "old",
+        "allow_direct": True,
+        "duplicate_window": 120 * SECOND,
+    },
+    _bucket(
+        names.PRESENCE,
+        storage="memory",
+        max_age=int(PRESENCE_SECONDS) * SECOND,
+        duplicate_window=int(PRESENCE_SECONDS) * SECOND,
+        subject_delete_marker_ttl=int(PRESENCE_SECONDS) * SECOND,
+        allow_msg_ttl=True,
+    ),
+    _bucket(names.INCARNATIONS),
+    _bucket(names.KEYS),
+)
+"""What the engine keeps, in the words of JetStream's interface."""

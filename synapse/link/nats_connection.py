@@ -1,0 +1,431 @@
+"""One connection of this machine to one NATS server, by nats-py: from its start to its loss.
+
+nats-py can reconnect by itself, and is not used for that: it ends for good once the server has refused a key, keeps
+messages whose sender believes them unsent, and waits for ever for a connection that is dead. `nats_bus` opens a new
+connection instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from nats import errors as nats_errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from synapse.core.loopback import is_loopback
+from synapse.core.override import override
+from synapse.fleet import names
+from synapse.fleet.bus import BusError, NoReply, NoStream, NotAllowed, NotConnected, TooLarge
+
+log = logging.getLogger(__name__)
+# With each TLS connection that ends, asyncio warns of its own streams. Nobody can act on that.
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received()" not in record.getMessage())
+
+MARK: Final = {"Synapse-Wire": "1"}
+"""The header of every message that a machine publishes."""
+PING_SECONDS: Final = 2.0
+SILENCE_SECONDS: Final = 2.0
+"""A server that does not answer a ping for so long is given up: with PING_SECONDS a dead connection shows in 4 s."""
+CONNECT_SECONDS: Final = 5.0
+SECOND: Final = 1_000_000_000
+BATCH: Final = 64
+_PULL_SECONDS: Final = 30
+_HEARTBEAT_SECONDS: Final = 2
+_MISSED_SECONDS: Final = 5.0
+_IGNORED_PINGS: Final = 3600
+"""nats-py's own pings are not used: when the network is gone, it may wait for ever while it closes."""
+_PENDING_MESSAGES: Final = 10_000
+_PENDING_BYTES: Final = 64 * 1024 * 1024
+STATUS: Final = "Status"
+DESCRIPTION: Final = "Description"
+_FIRST_LINE: Final = re.compile(rb"NATS/1\.0(?: (\d{3})(?: ([ -~]*))?)?")
+_HEADER: Final = re.compile(rb"([!-9;-~]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where the servers are, and how this machine proves who it is."""
+
+    machine: str
+    servers: tuple[str, ...]
+    seed: str = field(default="", repr=False)
+    """The seed of the machine's nkey; empty with `creds`, or a user and password in the address."""
+    creds: str = ""
+    """The path of a NATS credentials file."""
+    ca: str = ""
+    """The path of the certificate that must have signed the server's; empty for those that the system trusts."""
+    insecure: bool = False
+    """Whether a server on another machine may be used without TLS."""
+    makes_streams: bool = False
+    """Whether it makes the streams and buckets that are missing."""
+    api: str = names.JETSTREAM_API
+    """The first tokens of the subjects on which JetStream is asked."""
+
+    def demands_tls(self, server: str) -> bool:
+        """Decides whether nothing may be sent to a server over a connection without TLS."""
+        return server.startswith("tls:") or not (self.insecure or is_loopback(urlsplit(server).hostname or ""))
+
+    @property
+    def is_own_server(self) -> bool:
+        """Whether the fleet runs its own server: then its certificate authority signs nothing but that."""
+        return bool(self.seed and self.ca)
+
+
+class Connection:
+    """One connection to one server, from its start to its loss."""
+
+    def __init__(self, machine: str, address: str) -> None:
+        self.address = address
+        self.client = NatsClient()
+        self._lost = asyncio.get_running_loop().create_future()
+        self._machine = machine
+        self._secret = secrets.token_hex(16)
+        """Part of the subjects on which answers come, so that nobody can guess them."""
+        self._calls: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
+        """The subject and the answer of each request that waits, by its token."""
+        self._subscribed: dict[str, list[_Inbox]] = {}
+        self._last_error: Exception | None = None
+
+    @classmethod
+    async def open(cls, access: Access, server: str) -> Connection:
+        """Connects and proves who this machine is. Raises NotConnected, with a sentence for people."""
+        connection = cls(access.machine, shown_address(server))
+        client = connection.client
+        client.demands_tls = access.demands_tls(server)
+        try:
+            context = tls_context(access) if client.demands_tls else None
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.connect(
+                    # nats-py begins TLS for this scheme only.
+                    servers=[server.replace("nats://", "tls://", 1) if client.demands_tls else server],
+                    name=f"synapse {access.machine}",
+                    tls=context,
+                    # Everything about a lost connection is decided here, and a refused one is tried again as well.
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=int(CONNECT_SECONDS),
+                    ping_interval=_IGNORED_PINGS,
+                    inbox_prefix=names.inbox_prefix(access.machine),
+                    nkeys_seed_str=access.seed or None,
+                    user_credentials=access.creds or None,
+                    error_cb=connection._on_error,
+                    closed_cb=connection._on_closed,
+                )
+                inbox = names.inbox_subject(access.machine, "*", f"{connection._secret}.*")
+                await client.listen(inbox, connection._on_answer)
+                await client.flush()
+        except (OSError, ValueError, nats_errors.Error, TimeoutError) as error:
+            reason = connection._last_error if isinstance(error, nats_errors.NoServersError) else error
+            await connection.close()
+            raise NotConnected(explain(reason or error, server)) from error
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def wait_lost(self) -> str:
+        """Waits until the connection is lost, and returns why."""
+        while True:
+            done, _ = await asyncio.wait({self._lost}, timeout=PING_SECONDS)
+            if done:
+                break
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await self.client.flush(timeout=int(SILENCE_SECONDS) + 1)
+            except (nats_errors.Error, OSError, TimeoutError):
+                self._lose(f"{self.address} does not answer any more")
+        return cast("str", self._lost.result())
+
+    async def close(self) -> None:
+        self._lose("the connection was closed")
+        # On a connection that is dead it would wait for ever for what it has written.
+        with suppress(TimeoutError, OSError, nats_errors.Error):
+            async with asyncio.timeout(1.0):
+                await self.client.close()
+
+    async def call(self, subject: str, body: bytes, headers: Mapping[str, str] | None, seconds: float) -> Msg:
+        """Sends a request and returns the answer. Raises NoReply, NotAllowed, TooLarge, NotConnected."""
+        token = secrets.token_hex(8)
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._calls[token] = subject, answer
+        asked = names.receiver_machine(subject)
+        try:
+            reply = names.inbox_subject(self._machine, asked, f"{self._secret}.{token}")
+            await self.publish(subject, body, headers, reply)
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            # Which machine is silent, its asker knows.
+            about = f" on {subject}" if asked == names.ENGINE else ""
+            raise NoReply(f"no answer{about} within {seconds:g} s") from None
+        finally:
+            del self._calls[token]
+
+    async def publish(
+        self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
+    ) -> None:
+        """Sends a message. Raises TooLarge, NotConnected."""
+        try:
+            await self.client.publish(subject, body, reply, dict(headers) if headers else None)
+        except nats_errors.MaxPayloadError:
+            limit = self.client.max_payload
+            raise TooLarge(f"the message has {len(body)} bytes, and the server takes {limit}") from None
+        except (nats_errors.Error, OSError) as error:
+            raise NotConnected(f"the message was not sent: {error}") from error
+
+    async def messages(self, subject: str) -> AsyncGenerator[Msg, None]:
+        """Yields the messages on a subject. Raises NotAllowed, or NotConnected when the connection is lost."""
+        inbox = _Inbox()
+        self._subscribed.setdefault(subject.lower(), []).append(inbox)
+        subscription: Subscription | None = None
+        try:
+            try:
+                subscription = await self.client.listen(subject, inbox.put)
+            except (nats_errors.Error, OSError) as error:
+                raise NotConnected(str(error)) from error
+            if self._lost.done():
+                raise NotConnected(self._lost.result())
+            while True:
+                yield await inbox.get()
+        finally:
+            self._subscribed[subject.lower()].remove(inbox)
+            if subscription is not None and not self._lost.done():
+                with suppress(nats_errors.Error, OSError):
+                    await subscription.unsubscribe()
+
+    async def pulled(self, request: str) -> AsyncGenerator[Msg, None]:
+        """Yields what a pull consumer delivers; `request` is the subject that asks it. Raises BusError."""
+        reply = names.inbox_subject(self._machine, names.ENGINE, secrets.token_hex(16))
+        wanted = {"batch": BATCH, "expires": _PULL_SECONDS * SECOND, "idle_heartbeat": _HEARTBEAT_SECONDS * SECOND}
+        async with aclosing(self.messages(reply)) as messages:
+            coming = asyncio.ensure_future(anext(messages))
+            try:
+                # The subscription goes out with the first step of the generator.
+                await asyncio.sleep(0)  # noqa: TID251 - lets that step run
+                left = 0
+                while True:
+                    if not left:
+                        await self.publish(request, json.dumps(wanted).encode(), None, reply)
+                        left = BATCH
+                    done, _ = await asyncio.wait({coming}, timeout=_MISSED_SECONDS)
+                    if not done:
+                        raise NoReply("the consumer is silent")
+                    message = await coming
+                    coming = asyncio.ensure_future(anext(messages))
+                    status = status_of(message)
+                    if not status:
+                        left -= 1
+                        yield message
+                    elif status in (404, 408):
+                        left = 0
+                    elif status != 100:
+                        raise NoStream(f"the consumer is gone ({(message.headers or {}).get(DESCRIPTION, status)})")
+            finally:
+                coming.cancel()
+                with suppress(asyncio.CancelledError, BusError, StopAsyncIteration):
+                    await coming
+
+    async def _on_answer(self, message: Msg) -> None:
+        _, answer = self._calls.get(message.subject.rpartition(".")[2], ("", None))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def _on_error(self, error: Exception) -> None:
+        self._last_error = error
+        text = str(error).lower()
+        if "permissions violation" in text:
+            self._refuse(text)
+        elif isinstance(error, nats_errors.UnexpectedEOF | OSError):
+            self._lose(f"{self.address} has closed the connection")
+        elif self.client.is_connected:
+            # What prevents a connection is told by `open`.
+            log.warning("bus_error", extra={"why": str(error)})
+
+    async def _on_closed(self) -> None:
+        error = self.client.last_error
+        self._lose(explain(error, self.address) if error else f"{self.address} has closed the connection")
+
+    def _refuse(self, text: str) -> None:
+        """Fails what the server has refused: it names the subject, in small letters as nats-py gives it to us."""
+        subject = text.partition('"')[2].partition('"')[0]
+        error = NotAllowed(f"the server does not let this machine use {subject}")
+        if "subscription" in text:
+            for inbox in self._subscribed.get(subject, []):
+                inbox.end(error)
+            return
+        found = [answer for asked, answer in self._calls.values() if asked.lower() == subject and not answer.done()]
+        for answer in found:
+            answer.set_exception(error)
+        if not found:
+            log.warning("publish_refused", extra={"subject": subject})
+
+    def _lose(self, why: str) -> None:
+        if self._lost.done():
+            return
+        self._lost.set_result(why)
+        for _, answer in self._calls.values():
+            if not answer.done():
+                answer.set_exception(NoReply(f"the connection was lost before the answer came: {why}"))
+        for inboxes in self._subscribed.values():
+            for inbox in inboxes:
+                inbox.end(NotConnected(why))
+
+
+class NatsClient(Client):
+    """nats-py's client, which sends no credentials over a connection without TLS where TLS was asked for."""
+
+    demands_tls = False
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the server says of itself."""
+        return cast("Mapping[str, Any]", self._server_info)
+
+    @override
+    def _connect_command(self) -> bytes:
+        # nats-py trusts the server's own word about TLS, and so one between us and the server could turn it off. This
+        # is called when the handshake is done, and before anything about this machine is sent.
+        if self.demands_tls and not self.peer_certificate():
+            raise nats_errors.SecureConnWantedError
+        self.check_peer()
+        return super()._connect_command()
+
+    @override
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str]:
+        return read_headers(headers or b"")
+
+    async def listen(self, subject: str, take: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        """Calls `take` with each message on a subject. Raises nats.errors.Error."""
+        return await self.subscribe(subject, cb=take)  # pyright: ignore[reportUnknownMemberType]  # another parameter has no type
+
+    def check_peer(self) -> None:
+        """Checks the server further; a subclass raises nats.errors.Error."""
+
+    def peer_certificate(self) -> bytes:
+        """Returns the server's certificate (DER); empty without TLS."""
+        writer: Any = getattr(self._transport, "_io_writer", None)
+        secured = writer.get_extra_info("ssl_object") if writer is not None else None
+        return (secured.getpeercert(binary_form=True) if secured is not None else None) or b""
+
+
+class _Inbox:
+    """The messages of one subscription that nobody has taken yet; bounded."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Msg] = deque()
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self._end: BusError | None = None
+
+    async def put(self, message: Msg) -> None:
+        if len(self._messages) >= _PENDING_MESSAGES or self._bytes > _PENDING_BYTES:
+            log.warning("message_dropped", extra={"subject": message.subject, "why": "too many are waiting"})
+            return
+        self._messages.append(message)
+        self._bytes += len(message.data)
+        self._changed.set()
+
+    def end(self, error: BusError) -> None:
+        self._end = error
+        self._changed.set()
+
+    async def get(self) -> Msg:
+        """Returns the next message. Raises the BusError with which the subscription has ended."""
+        while not self._messages:
+            if self._end is not None:
+                raise self._end
+            self._changed.clear()
+            await self._changed.wait()
+        message = self._messages.popleft()
+        self._bytes -= len(message.data)
+        return message
+
+
+def tls_context(access: Access) -> ssl.SSLContext:
+    """Returns what the server's certificate is checked against. Raises OSError, ValueError (ssl.SSLError is both)."""
+    context = ssl.create_default_context(cafile=access.ca or None)
+    if access.is_own_server:
+        # The fleet's own authority has signed the certificate of this server and no other, and its address may change.
+        context.check_hostname = False
+    return context
+
+
+def explain(error: Exception, server: str) -> str:
+    """Returns why a connection could not be made or was ended, as a sentence with what to do."""
+    text = str(error).lower()
+    for kind, words, sentence in _EXPLANATIONS:
+        if isinstance(error, kind) and (not words or any(word in text for word in words)):
+            return sentence.format(address=shown_address(server))
+    return f"{shown_address(server)} cannot be used: {str(error).removeprefix('nats: ') or type(error).__name__}"
+
+
+_EXPLANATIONS: Final[tuple[tuple[type[Exception], tuple[str, ...], str], ...]] = (
+    (
+        ssl.SSLCertVerificationError,
+        ("not yet valid", "expired"),
+        "the certificate of {address} is not valid at this machine's time: check the clock here and there",
+    ),
+    (ssl.SSLCertVerificationError, (), "the certificate of {address} is not one of this fleet: another server answers"),
+    (ssl.SSLError, (), "{address} speaks no TLS that this machine understands"),
+    (nats_errors.SecureConnWantedError, (), "{address} does not offer TLS, so nothing was sent to it"),
+    (socket.gaierror, (), "the name in {address} is not known here: check it and the network"),
+    (ConnectionRefusedError, (), "nothing listens at {address}: is the fleet's server running?"),
+    (TimeoutError, (), "{address} does not answer"),
+    (
+        nats_errors.Error,
+        ("authorization", "authentication"),
+        "{address} refuses the key of this machine: it was removed from the fleet, or never was in it",
+    ),
+)
+"""The sentence for each kind of error whose text has one of the words, if there are any."""
+
+
+def read_headers(block: bytes) -> dict[str, str]:
+    """Returns the headers of a message; none at all if one line of the block is not as it must be.
+
+    The server checks no block that a client sends, and appends its own lines to it. A lenient reader, as in nats-py,
+    can be made to overlook those: after an empty line, or glued to a line that has no end.
+    """
+    if not block.endswith(b"\r\n\r\n"):
+        return {}
+    first, *lines = block[:-4].split(b"\r\n")
+    began = _FIRST_LINE.fullmatch(first)
+    found: dict[str, str] = {}
+    if began is None:
+        return {}
+    if began[1]:
+        found = {STATUS: began[1].decode(), DESCRIPTION: (began[2] or b"").decode()}
+    for line in lines:
+        header = _HEADER.fullmatch(line)
+        name = header[1].decode() if header is not None else ""
+        # The server finds names in small letters too.
+        if header is None or name.lower() in map(str.lower, found):
+            return {}
+        found[name] = header[2].decode("utf-8", "replace").strip()
+    return found
+
+
+def status_of(message: Msg) -> int:
+    text = (message.headers or {}).get(STATUS, "")
+    return int(text) if text.isdecimal() and not message.data else 0
+
+
+def shown_address(server: str) -> str:
+    """Returns an address without the password that may stand in it."""
+    parts = urlsplit(server if "://" in server else f"//{server}")
+    return f"{parts.hostname}:{parts.port or 4222}"

