@@ -3,19 +3,22 @@
 sk_<id>_<secret>          the id finds the key; the secret has 256 random bits
 <home>/keys.json          the keys, with the SHA-256 of the whole text; see `auth.record_file`
 <home>/keys-used/<id>     an empty file; its time is that of the key's last use
+
+In a fleet, the keys of other gateways count too; see `auth.mirror`.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from synapse.auth.mirror import Mirrored, MirrorFile, Revocations, is_in_fleet
 from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
 from synapse.core.caller import ACTIONS, Caller, for_good
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken
@@ -128,14 +131,37 @@ class KeyFile:
     """Creates, finds and revokes the keys of one home folder. Implements `auth.authenticators.KeySource`."""
 
     def __init__(self, home: Path, clock: Clock, *, mint: Callable[[int], str] = secrets.token_hex) -> None:
-        self._file = RecordFile(home / KEYS_FILE, _KEYS)
+        self._file = RecordFile(home / KEYS_FILE, KEYS)
         self._used = UseMarks(home / USED_FOLDER, clock)
         self._clock = clock
         self._mint = mint
+        self._fleet = FleetKeys(home, clock) if is_in_fleet(home) else None
 
     def find(self, key_id: str) -> ApiKey | None:
-        """Returns the key of this id from the current file. Raises StoreCorrupt, StoreFailed."""
-        return self._file.current().get(key_id)
+        """Returns the key of this id, of this machine or another, from the current files.
+
+        Raises StoreCorrupt, StoreFailed.
+        """
+        key = self._file.current().get(key_id)
+        return key if self._fleet is None else self._fleet.checked(key_id, key)
+
+    def is_good_for_webhooks(self, set_by: str) -> bool:
+        """Whether the key that set a webhook is valid: `ID`, or `ID@MACHINE` if a gateway of that machine set it.
+
+        The key of another machine is valid until it is known to be revoked: it may be too new to be known here.
+
+        Raises StoreCorrupt, StoreFailed.
+        """
+        key_id, _, machine = set_by.partition("@")
+        if not machine:
+            key = self.find(key_id)
+            return key is not None and not key.is_expired(self._clock.now())
+        key = self._file.current().get(key_id)
+        return key is not None or self._fleet is None or not self._fleet.is_known_to_be_gone(key_id)
+
+    def mirrored(self) -> tuple[Mirrored[ApiKey], ...]:
+        """Returns the keys of other machines that count here, oldest first. Raises StoreCorrupt, StoreFailed."""
+        return () if self._fleet is None else self._fleet.all()
 
     def all(self) -> tuple[ApiKey, ...]:
         """Returns all keys, oldest first. Raises StoreCorrupt, StoreFailed."""
@@ -172,15 +198,31 @@ class KeyFile:
         return key, text
 
     def revoke(self, name: str) -> ApiKey:
-        """Removes a key. Raises KeyNotFound, StoreCorrupt, StoreFailed."""
+        """Removes a key; `NAME@MACHINE` revokes one of another machine.
+
+        Raises KeyNotFound, StoreCorrupt, StoreFailed.
+        """
         with self._file.locked():
             known = self.all()
             key = next((key for key in known if key.name == name), None)
-            if key is None:
-                raise KeyNotFound(name)
-            self._file.write(other for other in known if other is not key)
+            if key is not None:
+                self._file.write(other for other in known if other is not key)
+        if key is None:
+            key = next((one.record for one in self.mirrored() if f"{one.record.name}@{one.machine}" == name), None)
+        if key is None:
+            raise KeyNotFound(name)
+        if self._fleet is not None:
+            self._fleet.revocations.add(key.key_id, self._clock)
         self._used.forget(key.key_id)
         return key
+
+    def forget(self, key_ids: Collection[str]) -> None:
+        """Removes keys of this machine that were revoked on another. Raises StoreCorrupt, StoreFailed."""
+        with self._file.locked():
+            known = self.all()
+            kept = [key for key in known if key.key_id not in key_ids]
+            if len(kept) < len(known):
+                self._file.write(kept)
 
     def mark_used(self, key_id: str) -> Future[None] | None:
         """Records the time of the key's last use; see `UseMarks.mark`."""
@@ -188,6 +230,31 @@ class KeyFile:
 
     def last_used(self, key_id: str) -> datetime | None:
         return self._used.last(key_id)
+
+
+class FleetKeys:
+    """The keys of the other machines of the fleet."""
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        self._clock = clock
+        self.file = MirrorFile(home, KEYS_FILE, KEYS, clock)
+        self.revocations = Revocations(home)
+
+    def checked(self, key_id: str, own: ApiKey | None) -> ApiKey | None:
+        """Returns this machine's own key, or that of another one, unless it was revoked anywhere."""
+        if own is None:
+            mirrored = self.file.fresh().get(key_id)
+            own = mirrored.record if mirrored is not None else None
+        return None if own is None or self.revocations.has(key_id) else own
+
+    def is_known_to_be_gone(self, key_id: str) -> bool:
+        known = self.file.all().get(key_id)
+        is_expired = known is not None and known.record.is_expired(self._clock.now())
+        return is_expired or self.revocations.has(key_id)
+
+    def all(self) -> tuple[Mirrored[ApiKey], ...]:
+        found = [one for one in self.file.fresh().values() if not self.revocations.has(one.record.key_id)]
+        return tuple(sorted(found, key=lambda one: (one.record.created_at, one.record.name)))
 
 
 def _encode(key: ApiKey) -> dict[str, Any]:
@@ -219,7 +286,7 @@ def _decode(row: Mapping[str, Any]) -> ApiKey:
     )
 
 
-_KEYS: Final = Records(
+KEYS: Final = Records(
     list_name="keys",
     encode=_encode,
     decode=_decode,

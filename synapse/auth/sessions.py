@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdict
+from synapse.auth.mirror import MirrorFile, Revocations, is_in_fleet
 from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, SESSION_NAME, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed
@@ -100,15 +102,26 @@ class SessionFile:
     """Creates, finds and revokes the sessions of one home folder."""
 
     def __init__(self, home: Path, clock: Clock, *, mint: Callable[[int], str] = secrets.token_hex) -> None:
-        self._file = RecordFile(home / SESSIONS_FILE, _SESSIONS)
+        self._file = RecordFile(home / SESSIONS_FILE, SESSIONS)
         self._used = UseMarks(home / USED_FOLDER, clock)
         self._clock = clock
         self._mint = mint
+        self._mirror = MirrorFile(home, SESSIONS_FILE, SESSIONS, clock) if is_in_fleet(home) else None
+        self._revocations = Revocations(home) if self._mirror is not None else None
 
     def find(self, session_id: str) -> Session | None:
-        """Returns the session of this id if it has not ended. Raises StoreCorrupt, StoreFailed."""
-        session = self._file.current().get(session_id)
+        """Returns the session of this id if it has not ended, also one of another gateway of the fleet.
+
+        Raises StoreCorrupt, StoreFailed.
+        """
+        session = self._file.current().get(session_id) or self._mirrored(session_id)
+        if self._revocations is not None and self._revocations.has(session_id):
+            return None
         return session if session is not None and self._lasts(session) else None
+
+    def _mirrored(self, session_id: str) -> Session | None:
+        found = self._mirror.fresh().get(session_id) if self._mirror is not None else None
+        return found.record if found is not None else None
 
     def all(self) -> tuple[Session, ...]:
         """Returns the sessions that have not ended, oldest first. Raises StoreCorrupt, StoreFailed."""
@@ -140,11 +153,26 @@ class SessionFile:
         with self._file.locked():
             known = self._file.current()
             session = known.get(session_id)
-            if session is None:
-                raise NotFound(f"no session '{session_id}'", hint="`synapse dashboard sessions` lists them")
-            self._file.write(one for one in known.values() if one is not session)
+            if session is not None:
+                self._file.write(one for one in known.values() if one is not session)
+        session = session or self._mirrored(session_id)
+        if session is None:
+            raise NotFound(f"no session '{session_id}'", hint="`synapse dashboard sessions` lists them")
+        self._revoke_everywhere((session_id,))
         self._used.forget(session_id)
         return session
+
+    def forget(self, session_ids: AbstractSet[str]) -> None:
+        """Removes sessions of this machine that were revoked on another. Raises StoreCorrupt, StoreFailed."""
+        with self._file.locked():
+            known = self._file.current()
+            if session_ids & known.keys():
+                self._file.write(one for one in known.values() if one.session_id not in session_ids)
+
+    def _revoke_everywhere(self, session_ids: Iterable[str]) -> None:
+        if self._revocations is not None:
+            for session_id in session_ids:
+                self._revocations.add(session_id, self._clock)
 
     def revoke_all(self) -> tuple[Session, ...]:
         """Ends all sessions, and returns those that had not ended. Raises StoreCorrupt, StoreFailed."""
@@ -152,6 +180,7 @@ class SessionFile:
             lasting, known = self.all(), tuple(self._file.current())
             if known:
                 self._file.write(())
+        self._revoke_everywhere(known)
         for session_id in known:
             self._used.forget(session_id)
         return lasting
@@ -278,7 +307,7 @@ def _decode(row: Mapping[str, Any]) -> Session:
     )
 
 
-_SESSIONS: Final = Records(
+SESSIONS: Final = Records(
     list_name="sessions",
     encode=_encode,
     decode=_decode,

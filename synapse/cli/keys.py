@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from synapse.client.lines import plain
 from synapse.client.times import ago
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
+from synapse.core.address import on_machine
 from synapse.core.caller import ACTIONS, ATTACH, LOCAL_SCOPE, ORDINARY
 
 EXAMPLES = """
@@ -81,6 +83,9 @@ def _create(keys: KeyFile, options: Namespace) -> int:
 
 def _list(keys: KeyFile, options: Namespace) -> int:
     known = [(key, keys.last_used(key.key_id)) for key in keys.all()]
+    # Those of the other gateways of the fleet count here, too.
+    for machine, key in keys.mirrored():
+        known.append((replace(key, name=on_machine(key.name, machine)), keys.last_used(key.key_id)))
     if options.json:
         print_json([_fields(key, used) for key, used in known])
     elif known:

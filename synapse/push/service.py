@@ -178,7 +178,6 @@ def _key_check(home: Path, clock: Clock) -> IsKeyValid:
         return KeyFile(home, clock)
 
     async def is_key_valid(key_id: str) -> bool:
-        key = await asyncio.to_thread(lambda: keys().find(key_id))
-        return key is not None and not key.is_expired(clock.now())
+        return await asyncio.to_thread(lambda: keys().is_good_for_webhooks(key_id))
 
     return is_key_valid
