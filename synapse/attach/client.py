@@ -149,11 +149,17 @@ class _Attachment:
             output.join(timeout=1)
             return self._ended or ended
         except ConnectionClosed:
-            return self._ended or Detached(_HOST_CLOSED, lost=True)
+            return self._ended or self._lost()
         finally:
             self._person.restore()
             signal.set_wakeup_fd(previous_fd)
             signal.signal(signal.SIGWINCH, previous)
+
+    def _lost(self) -> Detached:
+        """Returns that the connection has ended, with the reason that the other side gave."""
+        reason = self._connection.protocol.close_reason or ""
+        # A host of ours gives the code of an error there, and a link a sentence.
+        return Detached(plain(reason) if " " in reason else _HOST_CLOSED, lost=True)
 
     def _greet(self, *, take: bool = False) -> None:
         """Tells the host who we are; after the first time it answers with the whole screen."""
@@ -172,7 +178,7 @@ class _Attachment:
                 if _RESIZED in reasons:
                     self._connection.send(encode(Resize(*self._person.size())))
                 if _OVER in reasons:
-                    return Detached(_HOST_CLOSED, lost=True)
+                    return self._lost()
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
             elif data := os.read(self._person.source, _READ_SIZE):

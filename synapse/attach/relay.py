@@ -41,7 +41,14 @@ from synapse.attach.terminal_frames import (
     encode_from_viewer,
     split,
 )
-from synapse.core.errors import AgentNotFound, AgentNotResponding, InvalidRequest, SynapseError
+from synapse.core.errors import (
+    AgentNotFound,
+    AgentNotResponding,
+    InvalidRequest,
+    LinkDown,
+    MachineAway,
+    SynapseError,
+)
 from synapse.core.registry import Channel
 from synapse.core.waiting import pause
 
@@ -51,6 +58,8 @@ LINGER_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 2.0
 """A host that takes nothing for this long counts as gone: keys must not pile up for it."""
+_RETURNING: Final = (AgentNotFound, AgentNotResponding, LinkDown, MachineAway)
+"""After these errors an agent that was shown before may return."""
 
 Connect = Callable[[str], Awaitable[Channel]]
 """Connects to the terminal of an agent by its name. Raises a SynapseError."""
@@ -216,8 +225,8 @@ class TerminalRelay:
         while True:
             try:
                 self._host = await self._connect(self._agent)
-            except (AgentNotFound, AgentNotResponding) as error:
-                if isinstance(error, AgentNotFound) and self.ring is None:
+            except _RETURNING as error:
+                if self.ring is None and not isinstance(error, AgentNotResponding):
                     self._fail(error)
                     return
             except SynapseError as error:

@@ -27,7 +27,14 @@ from synapse.attach.terminal_frames import (
     encode_to_viewer,
     split,
 )
-from synapse.core.errors import AgentNotFound, AgentNotResponding, SynapseError, UnsupportedOperation
+from synapse.core.errors import (
+    AgentNotFound,
+    AgentNotResponding,
+    LinkDown,
+    MachineAway,
+    SynapseError,
+    UnsupportedOperation,
+)
 from synapse.core.override import override
 from synapse.core.registry import Channel
 
@@ -338,7 +345,7 @@ async def test_a_host_that_was_only_unreachable_goes_on_without_a_snapshot() -> 
         assert await page.sees(Output) == Output(0, b"on")
 
 
-@pytest.mark.parametrize("error", [AgentNotFound("ada"), UnsupportedOperation("no terminal")])
+@pytest.mark.parametrize("error", [AgentNotFound("ada"), MachineAway("box2"), UnsupportedOperation("no terminal")])
 async def test_what_cannot_be_shown_says_why(error: SynapseError) -> None:
     async with relayed(Hosts(error)) as view:
         page = view()
@@ -472,3 +479,16 @@ async def test_a_relay_that_failed_without_a_viewer_does_not_end_the_one_after_i
         await asyncio.wait({again.showing}, timeout=0.05)  # longer than the first relay would have lingered
 
         assert view().relay is again.relay
+
+
+async def test_a_terminal_of_a_machine_that_was_away_goes_on() -> None:
+    host, back = FakeHost(), FakeHost()
+    async with relayed(Hosts(host, LinkDown("no server"), MachineAway("box2"), back)) as view:
+        page = view()
+        await host.begins(offset=40)
+        await page.sees(Snapshot)
+
+        host.hang_up()
+
+        await page.sees(Lost)
+        assert (await back.hears(Open)).after == 40
