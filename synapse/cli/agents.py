@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from synapse import __version__
-from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, table
 from synapse.cli.task_lookup import find_task, is_task_id
@@ -60,7 +60,7 @@ from synapse.client.views import (
     status_of,
     tools_of,
 )
-from synapse.core.address import is_marked, short_name
+from synapse.core.address import is_marked, short_name, split_inbox
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
@@ -73,30 +73,46 @@ if TYPE_CHECKING:
 
 LIST_EXAMPLES = """
 synapse list
+synapse list --all                 with the agents of all machines of the fleet
+synapse list --machine box2        of one machine
 synapse list --json | jq -r '.[].agent_id'
 """
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 ROLE_COLUMNS = 40
 """How wide the column of roles is at most; `synapse status` shows a role as a whole."""
+_OF_HOST = ("pid", "pid_started", "pid_namespace", "port", "socket", "endpoint")
+"""Fields of an entry that mean something on the agent's own machine only."""
 SHORTEST_PREFIX = 4
 STATUS_EXAMPLES = """
 synapse status codex               its state, and since when
 synapse status codex --explain     the evidence for its state
 synapse status 54241e7e            a task: its progress and its answer
+synapse status codex@box2          an agent on another machine
 """
 
 
 def run_list(arguments: list[str]) -> int:
     """Lists the agents and returns the exit code."""
-    options = VerbParser("list", examples=LIST_EXAMPLES).parse_args(arguments)
+    parser = VerbParser("list", examples=LIST_EXAMPLES)
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--all", action="store_true", help="also the agents of the other machines of the fleet")
+    place.add_argument("--machine", metavar="NAME", help="only the agents of this machine of the fleet")
+    options = parser.parse_args(arguments)
     registry = open_registry()
+    if options.all or options.machine:
+        return _list_fleet(options.machine or "", registry, as_json=options.json)
     replies = ask_all([*registry.entries(), *open_gateways().entries()], "GET", "/status")
     for note in registry.notes:
         print_notice(note)
     if options.json:
         print_json([as_fields(reply) for reply in replies])
     elif replies:
-        print_result(_table(replies))
+        print_result(
+            _table(
+                [_row(reply, reply.entry.port, reply.entry.pid) for reply in replies],
+                [reply.entry.role for reply in replies],
+            )
+        )
         for line in (*attention_lines(replies), *held_lines(replies)):
             print_notice(line)
         for name, text, command in of_other_versions((reply.entry for reply in replies), __version__):
@@ -104,6 +120,98 @@ def run_list(arguments: list[str]) -> int:
     else:
         print_notice("No agent is running. Start one with `synapse claude` or `synapse start codex`.")
     return 0
+
+
+class _Listed:
+    """The agents and the absent machines to list. `error`: why other machines are missing."""
+
+    def __init__(self, own: str) -> None:
+        self.own = own
+        self.replies: list[HostReply] = []
+        self.machines: list[str] = []
+        """The machine of each reply."""
+        self.away: list[dict[str, Any]] = []
+        self.error: SynapseError | None = None
+
+    def add_own(self, registry: FileRegistry) -> None:
+        found = ask_all([*registry.entries(), *open_gateways().entries()], "GET", "/status")
+        self.replies += found
+        self.machines += [self.own] * len(found)
+
+    def add_others(self, home: str, machine: str) -> None:
+        """Raises NotInFleet, LinkDown or MachineNotFound."""
+        from synapse.client.link import fleet_agents
+
+        agents, machines = fleet_agents(home, machine, fresh=True)
+        for entry, fields in agents:
+            self.replies.append(HostReply(entry, fields))
+            self.machines.append(str(fields.get("machine", "")))
+        self.away = [one for one in machines if one.get("present") is False and machine in ("", one.get("name"))]
+
+
+def _list_fleet(machine: str, registry: FileRegistry, *, as_json: bool) -> int:
+    """Lists the agents of one machine, or of all; returns the exit code.
+
+    Without a fleet, or while the link does not run, `--all` lists the agents of this machine.
+    """
+    from synapse.client.link import is_in_fleet, own_machine
+
+    home = os.path.dirname(registry.folder)
+    listed = _Listed(own_machine(home))
+    if machine in ("", listed.own):
+        listed.add_own(registry)
+    if machine != listed.own and (machine or is_in_fleet(home)):
+        try:
+            listed.add_others(home, machine)
+        except SynapseError as error:
+            if machine:
+                raise
+            listed.error = error
+    if as_json:
+        print_json(_listed_fields(listed))
+    else:
+        _print_listed(listed, machine)
+    if listed.error is None:
+        return 0
+    return print_error(listed.error, as_json=False)
+
+
+def _listed_fields(listed: _Listed) -> list[dict[str, Any]]:
+    """Returns an object for each agent, and one without `agent_id` for each machine that is away."""
+    agents: list[dict[str, Any]] = []
+    for reply, machine in zip(listed.replies, listed.machines, strict=True):
+        fields = {**as_fields(reply), "machine": machine}
+        if machine != listed.own:
+            fields |= {key: reply.body.get(key) for key in _OF_HOST}
+        agents.append(fields)
+    away = [
+        {"agent_id": None, "machine": one.get("name"), "status": "away", "since": one.get("since")}
+        for one in listed.away
+    ]
+    return [*agents, *away]
+
+
+def _print_listed(listed: _Listed, machine: str) -> None:
+    rows: list[tuple[str, ...]] = []
+    roles: list[str] = []
+    machines = [*listed.machines]
+    for reply, where in zip(listed.replies, listed.machines, strict=True):
+        is_own = where == listed.own
+        shown: Any = reply.entry.shown() if is_own else reply.body
+        rows.append(_row(reply, shown.get("port"), shown.get("pid")))
+        roles.append(reply.entry.role)
+    now = _now()
+    for one in listed.away:
+        rows.append(("-", "away", "", "", f"away since {ago(one.get('since'), now) or 'long ago'}", ""))
+        roles.append("")
+        machines.append(str(one.get("name")))
+    if not rows:
+        everywhere = "in the fleet" if listed.own and listed.error is None else "on this machine"
+        print_notice(f"No agent is running {f'on {machine}' if machine else everywhere}.")
+        return
+    print_result(_table(rows, roles, machines if listed.own else None))
+    for line in (*attention_lines(listed.replies), *held_lines(listed.replies)):
+        print_notice(line)
 
 
 def as_fields(reply: HostReply) -> dict[str, Any]:
@@ -205,21 +313,25 @@ def decision(task_id: str, receipt: str) -> str:
     return f"  ({command})" if command else ""
 
 
-def _table(replies: list[HostReply]) -> str:
-    """Returns a row for each agent, with a column for roles if some agent has one."""
-    rows = [_row(reply) for reply in replies]
-    if not any(reply.entry.role for reply in replies):
-        return table(TITLES, rows, elastic=4)
-    roles = [cut(plain(reply.entry.role), ROLE_COLUMNS) for reply in replies]
-    titles = (*TITLES[:2], "ROLE", *TITLES[2:])
-    return table(titles, [(*row[:2], role, *row[2:]) for row, role in zip(rows, roles, strict=True)], elastic=5)
+def _table(rows: list[tuple[str, ...]], roles: list[str], machines: list[str] | None = None) -> str:
+    """Returns a row for each agent, with a column for machines if they are given, and for roles if an agent has one."""
+    columns = list(zip(TITLES, *rows, strict=True))
+    if any(roles):
+        columns.insert(2, ("ROLE", *(cut(plain(role), ROLE_COLUMNS) for role in roles)))
+    if machines is not None:
+        columns.insert(1, ("MACHINE", *machines))
+    titles, *lines = zip(*columns, strict=True)
+    return table(titles, lines, elastic=titles.index("WORKING ON"))
 
 
-def _row(reply: HostReply) -> tuple[str, ...]:
+def _row(reply: HostReply, port: object, pid: object) -> tuple[str, ...]:
+    """Returns the cells of TITLES for an agent."""
     entry = reply.entry
-    name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
+    # A remote agent without a given name has its profile and port as its name.
+    has_name = entry.name and not entry.name.startswith(f"{entry.agent_type}-")
+    name = f"{entry.name} ({entry.agent_type})" if has_name else short_name(entry)
     folder = short_path(entry.working_dir)
-    return (name, state_of(reply).replace("_", " "), str(entry.port or ""), str(entry.pid), _work(reply), folder)
+    return (name, state_of(reply).replace("_", " "), str(port or ""), str(pid or ""), _work(reply), folder)
 
 
 def _work(reply: HostReply) -> str:
@@ -288,8 +400,7 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
     print_result(f"  why      {plain(str(body.get('why', '')))}  ({plain(str(body.get('source', '')))})")
     if body.get("gate"):
         print_result(f"  gate     closed: {plain(str(body['gate']))}")
-    place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
-    print_result(f"  where    {place}, pid {entry.pid}, {plain(short_path(entry.working_dir))}")
+    print_result(f"  where    {_place(reply)}, {plain(short_path(entry.working_dir))}")
     _show_membership(entry, explain=explain)
     task = object_in(body, "current_task")
     if task:
@@ -307,6 +418,15 @@ def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
         print_result(f"    {line}")
     if explain:
         _explain(reply)
+
+
+def _place(reply: HostReply) -> str:
+    entry, machine = reply.entry, split_inbox(reply.entry.inbox)[1]
+    if machine:
+        # The entry has the pid of the link; the host tells its own.
+        pid = reply.body.get("pid")
+        return f"on {machine}" + (f", pid {pid}" if pid else "")
+    return (f"in {entry.gateway}" if entry.gateway else f"port {entry.port}") + f", pid {entry.pid}"
 
 
 def _show_usage(usage: dict[str, Any], entry: AgentEntry) -> None:
@@ -349,6 +469,10 @@ def _explain(reply: HostReply) -> None:
     if tools.get("since"):
         state = plain(str(tools.get("mcp", "")))
         print_result(f"  MCP server of its launch: {state} {how_long(tools['since'], now)}".rstrip())
+    machine = split_inbox(reply.entry.inbox)[1]
+    if machine and not objects_in(reply.body, "sightings"):
+        print_result(f"  evidence  {machine} does not let this machine read it  (synapse fleet allow, there)")
+        return
     print_result("  evidence, most trusted source first:")
     for observation in objects_in(reply.body, "sightings"):
         mark = "→" if observation.get("source") == reply.body.get("source") else " "
@@ -362,8 +486,7 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     if as_json:
         print_json({"task": task, "reply": reply_of(task) or None, "receipt": receipt_of(task), "held": held or None})
         return
-    where = f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
-    print_result(f"task {task.get('id')}  {status_of(task)}  {where}, from {sender_of(task)}")
+    print_result(f"task {task.get('id')}  {status_of(task)}  {_task_place(entry, task)}, from {sender_of(task)}")
     print_result(f"  message  {plain(message_of(task))[:500]}")
     if is_suspended(entry):
         print_result(f"  ! {short_name(entry)} does not respond: {suspended_hint(entry)}")
@@ -381,6 +504,12 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     if reply_of(task):
         title = "answer" if status_of(task) in FINISHED else "answer so far"
         print_result("\n".join([f"  {title}", *(plain(line) for line in reply_of(task).splitlines())]))
+
+
+def _task_place(entry: AgentEntry, task: dict[str, Any]) -> str:
+    if object_in(task, "metadata").get("outbox") == "open":
+        return f"for {short_name(entry)}, in the outbox of this machine"
+    return f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
 
 
 def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:

@@ -6,12 +6,13 @@ send its answer to the agent's host.
 
 from __future__ import annotations
 
+import os
 import threading
 from datetime import datetime
 from typing import Any, Final
 
 from synapse.cli.live_line import LiveLine
-from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
+from synapse.cli.output import print_error, print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import line_width, painted
 from synapse.cli.task_lookup import find_task, is_task_id
@@ -19,9 +20,11 @@ from synapse.client.attention import (
     find_option,
     how_long,
     needs_of,
+    next_step,
     own_questions_in,
     question_in,
     question_lines,
+    target_of,
     title_of,
 )
 from synapse.client.fan_out import HostReply, ask_all
@@ -29,15 +32,16 @@ from synapse.client.hosts import ask, find_agent, open_registry
 from synapse.client.lines import plain, width
 from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
-from synapse.core.address import short_name
+from synapse.core.address import is_remote, on_machine, short_name, split_inbox
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
 
 APPROVALS_EXAMPLES = """
 synapse approvals
 synapse approvals --json | jq -r '.[].task_id'
+synapse approvals --all                          also of other machines that allow it
 synapse approve 54241e7e                         allow it once
 """
 APPROVE_EXAMPLES = """
@@ -45,6 +49,7 @@ synapse approvals                 list what agents are waiting for
 synapse approve 54241e7e          allow it once
 synapse approve 54241e7e 2        choose an option by its number or its text
 synapse approve codex             the question that codex asks now, also at startup
+synapse approve codex@box2        on another machine, if it allows this one to approve
 """
 DENY_EXAMPLES = """
 synapse approvals                 list what agents are waiting for
@@ -61,24 +66,82 @@ ANSWER_SECONDS: Final = 30.0
 READ_SECONDS: Final = 1.5
 """How long a host may take to read a dialog that has just opened."""
 POLL_SECONDS: Final = 0.1
+_NO_NEED: Final = {"task_id": None, "kind": "", "title": "", "asked_at": None}
 WANTS_MESSAGE: Final = ("input_required", "auth_required")
 
 
 def run_approvals(arguments: list[str]) -> int:
     """Lists open questions, messages in doubt and held messages; returns the exit code."""
-    options = VerbParser("approvals", examples=APPROVALS_EXAMPLES).parse_args(arguments)
-    replies = _with_read_dialogs(ask_all(open_registry().entries(), "GET", "/status"))
+    parser = VerbParser("approvals", examples=APPROVALS_EXAMPLES)
+    parser.add_argument(
+        "--all", action="store_true", help="also of the machines of the fleet that let this one approve"
+    )
+    options = parser.parse_args(arguments)
+    registry = open_registry()
+    replies = _with_read_dialogs(ask_all(registry.entries(), "GET", "/status"))
     warn_unanswered(replies)
     items = [item for reply in replies for item in needs_of(reply.entry, reply.body)]
+    problem: SynapseError | None = None
+    hidden: list[str] = []
+    if options.all:
+        try:
+            needs, hidden = _remote_needs(registry)
+            items += needs
+        except SynapseError as error:
+            problem = error
     if options.json:
         print_json(items)
-        return 0
-    if not items:
-        print_notice("No agent waits for a person.")
+    elif not items and not hidden:
+        print_notice("No agent waits for a person." if problem is None else "No agent here waits for a person.")
     now = SystemClock().now()
-    for item in items:
+    for item in () if options.json else items:
         print_result("\n".join(_block(item, now)))
-    return 0
+    for line in hidden:
+        print_notice(line)
+    return print_error(problem, as_json=False) if problem else 0
+
+
+def _remote_needs(registry: FileRegistry) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns what other machines need a person for, as objects of `--json` with `machine`; none without a fleet.
+
+    The second list has a line for each agent that waits on a machine where this one may not approve.
+
+    Raises LinkDown or PersonRequired.
+    """
+    from synapse.client.link import fleet_agents, fleet_needs, is_in_fleet
+
+    home = os.path.dirname(registry.folder)
+    if not is_in_fleet(home):
+        return [], []
+    needs, refusing = fleet_needs(home)
+    # Asked now: by what the machines told last, an agent that has just asked would not wait.
+    waiting = [
+        (entry.name, str(fields.get("machine")))
+        for entry, fields in (fleet_agents(home, fresh=True)[0] if refusing else ())
+        if fields.get("state") == WAITING and fields.get("machine") in refusing
+    ]
+    lines = [f"{name} waits for a person; {_how_to_allow(machine, home)}" for name, machine in waiting]
+    return [_on_its_machine(item) for item in needs], lines
+
+
+def _how_to_allow(machine: str, home: str) -> str:
+    """Returns the sentence for a machine that does not let this one approve."""
+    from synapse.client.link import own_machine
+
+    allow = f"synapse fleet allow {own_machine(home)} approve"
+    return f"{machine} does not let this machine approve  (`{allow}` there)"
+
+
+def _on_its_machine(item: dict[str, Any]) -> dict[str, Any]:
+    """Returns an object of another machine with names and commands that mean its agent here."""
+    machine, name, question = (str(item.get("machine")), str(item.get("name")), object_in(item, "question"))
+    remote = on_machine(name, machine)
+    if question:
+        step = next_step(question, target_of(question, remote), remote)
+    else:
+        step = f"{item.get('next', '')}\n".replace(f" {name}\n", f" {remote}\n").rstrip("\n")
+    agent_id = on_machine(str(item.get("agent_id")), machine)
+    return {**_NO_NEED, **item, "agent_id": agent_id, "name": remote, "next": step, "question": question or None}
 
 
 def _with_read_dialogs(replies: list[HostReply]) -> list[HostReply]:
@@ -204,11 +267,21 @@ def find_question(target: str) -> AgentQuestion:
         why = plain(str(status.get("why") or "a dialog is open"))
         raise NothingAsked(
             f"{short_name(entry)} waits for a person, but cannot be answered from here: {why}",
-            hint=f"answer it in its terminal: `synapse attach {short_name(entry)}`",
+            hint=_refusal(entry, registry) or f"answer it in its terminal: `synapse attach {short_name(entry)}`",
         )
     if not question:
         raise NothingAsked(f"{short_name(entry)} has no open question")
     return AgentQuestion(entry, question, str(question.get("task_id") or ""))
+
+
+def _refusal(entry: AgentEntry, registry: FileRegistry) -> str:
+    """Returns why the question of an agent on another machine is not shown, and how to change that; else nothing."""
+    if not is_remote(entry):
+        return ""
+    from synapse.client.link import fleet_needs
+
+    home, machine = os.path.dirname(registry.folder), split_inbox(entry.inbox)[1]
+    return _how_to_allow(machine, home) if machine in fleet_needs(home)[1] else ""
 
 
 def _status_with_read_dialog(entry: AgentEntry) -> dict[str, Any]:

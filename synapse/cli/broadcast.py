@@ -28,7 +28,7 @@ def run_broadcast(arguments: list[str]) -> int:
     """Sends to each agent and returns the exit code of the first failure, if any."""
     parser = VerbParser("broadcast", examples=EXAMPLES)
     parser.add_argument("message", nargs="*", metavar="MESSAGE", help="`-` reads standard input")
-    parser.add_argument("--all", action="store_true", help="include agents in other folders")
+    parser.add_argument("--all", action="store_true", help="include agents in other folders of this machine")
     parser.add_argument("--priority", choices=list("12345"), default="3")
     parser.add_argument("--file", metavar="FILE", help="read the message from a file")
     parser.add_argument(

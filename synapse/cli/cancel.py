@@ -10,7 +10,9 @@ from synapse.cli.parser import VerbParser
 from synapse.cli.task_lookup import find_task
 from synapse.cli.tasks import OwnedTask, cancel_stored, queued_for_one
 from synapse.client.hosts import ask, open_registry
-from synapse.client.views import short_id, status_of
+from synapse.client.lines import plain
+from synapse.client.link import OPEN, OUTBOX
+from synapse.client.views import FINISHED, note_of, short_id, status_of
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict, SynapseError
@@ -61,8 +63,15 @@ def run_cancel(arguments: list[str]) -> int:
             if isinstance(task, SynapseError):
                 print_error(task, as_json=False)
             else:
-                print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
+                print_notice(f"[{short_name(entry)}] task {short_id(task)} {_outcome(task)}")
     return next((exit_code(task.code) for _, task in canceled if isinstance(task, SynapseError)), DONE)
+
+
+def _outcome(task: dict[str, Any]) -> str:
+    """Returns what became of a task that was canceled; another machine may have yet to confirm it."""
+    if object_in(task, "metadata").get(OUTBOX) == OPEN and status_of(task) not in FINISHED:
+        return f"is in the outbox: {plain(note_of(task))}"
+    return f"is {status_of(task)}"
 
 
 def _cancel_each(found: list[OwnedTask]) -> list[tuple[AgentEntry, Canceled]]:

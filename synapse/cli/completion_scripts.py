@@ -13,9 +13,11 @@ from pathlib import Path
 from synapse.cli.completion_words import (
     AGENTS,
     OPEN_TASKS,
+    REMOTE_AGENTS,
     TAKE_AGENTS,
     TAKE_OPEN_TASKS,
     TAKE_PROFILES,
+    TAKE_REMOTE_AGENTS,
     TAKE_TASKS,
     TASKS,
     WORDS_OPTION,
@@ -46,6 +48,10 @@ _synapse_words() {
 }
 _synapse() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""
+  # The name of an agent on another machine, codex@box2, is several words for bash.
+  local whole=${COMP_LINE:0:${COMP_POINT:-0}}
+  whole=${whole##*[[:space:]]}
+  [[ $whole == ?*@* ]] || whole=$word
   if [ "$COMP_CWORD" -eq 1 ]; then
     words="%(first)s"
   elif [[ $word == -* ]]; then
@@ -61,10 +67,11 @@ _synapse() {
       *:%(profile_verbs)s) words="%(profiles)s" ;;
       2:completion) words="%(shells)s" ;;
       2:help) words="%(verbs)s" ;;
-      3:service) words="gateway team" ;;
+      3:service) words="gateway link team" ;;
     esac
   fi
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  COMPREPLY=($(compgen -W "$words" -- "$whole"))
+  [ "$whole" = "$word" ] || COMPREPLY=("${COMPREPLY[@]#*@}")
 }
 complete -o default -F _synapse synapse
 """
@@ -101,7 +108,7 @@ _synapse() {
       *:(%(profile_verbs)s)) compadd -- %(profiles)s ;;
       2:completion) compadd -- %(shells)s ;;
       2:help) compadd -- %(verbs)s ;;
-      3:service) compadd -- gateway team ;;
+      3:service) compadd -- gateway link team ;;
       *) _files ;;
     esac
   fi
@@ -273,6 +280,7 @@ def _verbs_by_words() -> dict[str, list[str]]:
     """Returns the verbs that take agents or tasks, by what `synapse completion` is asked for."""
     takers: Iterable[tuple[str, tuple[str, ...]]] = (
         (AGENTS, TAKE_AGENTS),
+        (REMOTE_AGENTS, TAKE_REMOTE_AGENTS),
         (TASKS, TAKE_TASKS),
         (OPEN_TASKS, TAKE_OPEN_TASKS),
     )

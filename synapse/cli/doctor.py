@@ -34,6 +34,7 @@ from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.client.lines import plain
+from synapse.client.link import ask_link, is_in_fleet
 from synapse.client.versions import of_other_versions
 from synapse.client.views import tools_of
 from synapse.config import process
@@ -117,6 +118,7 @@ def examine() -> list[Finding]:
         _store,
         _agents,
         _services,
+        _fleet,
         _completion,
     )
     return [*findings, *(finding for check in checks for finding in check(settings))]
@@ -447,6 +449,30 @@ def _tools(reply: HostReply) -> Iterator[Finding]:
     elif tools.get("mcp") == McpState.OFF and reply.entry.agent_type == _INSTALLABLE:
         advice = f"synapse mcp install {_INSTALLABLE}, then synapse restart {name}"
     yield Finding(NOTE, name, text, advice)
+
+
+def _fleet(settings: Settings) -> Iterator[Finding]:
+    """Checks this machine's link. `synapse fleet doctor` checks more; without a fleet there is nothing to say."""
+    if not is_in_fleet(str(settings.home)):
+        return
+    try:
+        status = ask_link(str(settings.home), "GET", "/fleet/status")
+    except SynapseError as error:
+        yield Finding(PROBLEM, "fleet", str(error), error.hint)
+        return
+    known, machines = f"{status.get('machine')} in the fleet {status.get('fleet')}", objects_in(status, "machines")
+    away = [str(one.get("name")) for one in machines if one.get("present") is False]
+    others = f"{len(machines)} other machine{'' if len(machines) == 1 else 's'}"
+    if status.get("connected") is not True:
+        text = f"{known}: the link has no connection to the server"
+        yield Finding(PROBLEM, "fleet", plain(text), "synapse fleet doctor")
+    else:
+        text = f"{known}, with {others}" + (f" (away: {', '.join(away)})" if away else "")
+        yield Finding(OK, "fleet", plain(text))
+    waiting = object_in(status, "outbox").get("open")
+    if isinstance(waiting, int) and waiting:
+        text = f"{waiting} message{' waits' if waiting == 1 else 's wait'} in the outbox"
+        yield Finding(NOTE, "fleet", text, "synapse fleet outbox")
 
 
 def _unanswered(reply: HostReply, error: SynapseError) -> Finding:

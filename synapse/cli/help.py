@@ -26,7 +26,8 @@ SEND = """\
 usage: synapse send TARGET MESSAGE… [options]
 
 Sends a message to an agent and returns at once. The message is typed when the agent is ready.
-TARGET is a profile (codex), a profile and port (codex-8120), a full id (synapse-codex-8120) or a given name.
+TARGET is a profile (codex), a profile and port (codex-8120), a full id (synapse-codex-8120) or a given name; with a
+machine of the fleet, as codex@box2, an agent there.
 
 options:
   --response            ask for a reply, wait for it and print it
@@ -42,7 +43,8 @@ options:
   --from AGENT          the sender; found automatically inside an agent
   --file FILE, -        read the message from a file, or from standard input; inside an agent only a file in its
                         working folder or the system's folder for temporary files
-  --queue               if the agent is not running, queue the message until it starts
+  --queue               if the agent is not running, queue the message until it starts; if its machine is away, keep it
+                        until the machine is back
   --ttl SECONDS         the message expires if it is not delivered by then
   --json                {"task": {…}, "reply": "…" or null, "receipt": "…"}
   --                    the rest is the message
@@ -54,6 +56,7 @@ examples:
   synapse send claude "Stop!" --priority 5
   synapse send synapse-claude-8100 "done" --reply-to 54241e7e
   synapse send codex "the second one" --task 54241e7e
+  synapse send codex@box2 "run the tests" --response
 """
 
 REPLY = """\

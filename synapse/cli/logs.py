@@ -22,7 +22,7 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import line_width
 from synapse.cli.watch import logged, updates_of
-from synapse.client.hosts import open_gateways, open_registry
+from synapse.client.hosts import open_gateways, open_registry, require_local
 from synapse.client.lines import cut, plain
 from synapse.config import process
 from synapse.config.process import SystemClock
@@ -94,7 +94,8 @@ def run_logs(arguments: list[str]) -> int:
     parser.add_argument("--since", type=duration, metavar="TIME", help="show only the last 30s, 15m, 2h or 1d")
     options = parser.parse_args(arguments)
     settings = load_settings()
-    agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
+    registry = open_registry()
+    agent = find_logs(require_local(options.agent, registry), (registry, open_gateways()), settings.logs)
     after = SystemClock().now() - options.since if options.since else _LONG_AGO
     return process.run(_show(agent, settings, options, after))
 

@@ -8,9 +8,10 @@ import os
 import sys
 
 from synapse.cli.output import print_json, print_notice
-from synapse.client.hosts import current_folder, open_registry, own_agent
-from synapse.core.address import short_name
+from synapse.client.hosts import ask, current_folder, open_registry, own_agent
+from synapse.core.address import short_name, split_inbox
 from synapse.core.agent import AgentEntry
+from synapse.core.json_text import object_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,8 +149,21 @@ def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options, *, 
     if options.has("--json"):
         print_task(task)
         return
-    done = "replied" if replied else "sent"
-    print_notice(f"[→ {short_name(entry)}] {done}  (task {str(task.get('id', ''))[:8]})")
+    done, task_id = "replied" if replied else "sent", str(task.get("id", ""))[:8]
+    if object_in(task, "metadata").get("outbox") == "open":
+        # Only a remote task has it: the message is on the disk of this machine.
+        machine = split_inbox(entry.inbox)[1]
+        print_notice(f"[→ {short_name(entry)}] kept until {machine} takes it  (task {task_id}, synapse fleet outbox)")
+        return
+    print_notice(f"[→ {short_name(entry)}] {done}  (task {task_id})")
+
+
+def print_replied(own: AgentEntry, replied: "dict[str, Any]", options: Options) -> None:
+    """Prints that the own host of this agent has taken its reply."""
+    if options.has("--json"):
+        print_task(ask(own, "GET", f"/tasks/{replied['task_id']}"))
+    else:
+        print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
 
 
 def print_task(task: "dict[str, Any]") -> None:

@@ -1,16 +1,15 @@
 """`synapse send`: sends a message to an agent.
 
-Agents call it hundreds of times, so it imports almost nothing. `cli.wait` (`--response`, `--wait`, `--receipt`) and
-`cli.send_later` (`--queue`) are loaded only when they are needed.
+Agents call it hundreds of times, so it imports almost nothing. `cli.wait` (`--response`, `--wait`, `--receipt`),
+`cli.send_later` (`--queue`) and `cli.send_remote` (agents on other machines) are loaded only when they are needed.
 """
 
 import os
 
-from synapse.cli.options import HELP, Options, parse, print_task, report_sent
+from synapse.cli.options import HELP, Options, parse, print_replied, report_sent
 from synapse.cli.output import print_notice
 from synapse.client.hosts import (
     ACCEPT_SECONDS,
-    ask,
     find_agent,
     open_registry,
     post_message,
@@ -18,7 +17,7 @@ from synapse.client.hosts import (
     require_own_agent,
     sender_fields,
 )
-from synapse.core.address import PERSON, is_marked
+from synapse.core.address import PERSON, is_marked, split_machine
 from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
@@ -57,10 +56,23 @@ def run_send(arguments: "list[str]") -> int:
         target, *words = words
     _check_options(options)
     registry = open_registry()
-    name = target.removeprefix("@")
+    if split_machine(target)[1]:
+        from synapse.client.link import without_own_machine
+
+        target = without_own_machine(target, registry)
+    name, machine = split_machine(target.removeprefix("@"))
     if name == PERSON or is_marked(name):
-        return _reply_to_sender(name, options, words, registry)
+        return _reply_to_sender(target.removeprefix("@"), options, words, registry)
     body = message_body(options.message(words), options, sender_fields(registry, options.text("--from")))
+    if machine:
+        from synapse.cli.send_remote import reply_or_keep
+
+        if reply_or_keep(target, body, options, registry):
+            return 0
+    return _send(target, body, options, registry)
+
+
+def _send(target: str, body: "dict[str, Any]", options: Options, registry: FileRegistry) -> int:
     past = registry.written() if options.has("--queue") else []
     try:
         entry = find_agent(target, registry)
@@ -141,13 +153,9 @@ def _reply_to_sender(name: str, options: Options, words: "list[str]", registry: 
     if not options.has("--reply-to"):
         from synapse.core.errors import AgentNotFound
 
-        who = "a person" if name == PERSON else "this sender"
+        who = "a person" if split_machine(name)[0] == PERSON else "this sender"
         raise AgentNotFound(name, hint=f"{who} is not an agent here; answer their request with `synapse reply`")
     own = require_own_agent(registry)
     parts = [{"type": "text", "text": options.message(words)}]
-    replied = post_reply(own, parts, task_id=options.text("--reply-to"), failed=False)
-    if options.has("--json"):
-        print_task(ask(own, "GET", f"/tasks/{replied['task_id']}"))
-    else:
-        print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
+    print_replied(own, post_reply(own, parts, task_id=options.text("--reply-to"), failed=False), options)
     return 0

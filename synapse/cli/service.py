@@ -1,4 +1,4 @@
-"""`synapse service`: the gateway and teams as systemd user units, which start with the machine."""
+"""`synapse service`: the gateway, the fleet's link and teams as systemd user units, which start with the machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from synapse.client.hosts import GATEWAY, current_folder, open_gateways
 from synapse.client.lines import plain, short_path
 from synapse.client.times import lasting
 from synapse.client.versions import GATEWAY_UNIT
+from synapse.config.fleet import load_fleet
 from synapse.config.paths import user_folder
 from synapse.config.private_files import make_folders, write_private
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.config.trust import Trust
 from synapse.core.address import short_name
-from synapse.core.errors import Conflict, NotFound, SynapseError, UnsupportedOperation
+from synapse.core.errors import Conflict, NotFound, NotInFleet, SynapseError, UnsupportedOperation
+from synapse.registry.files import links
 from synapse.services import systemd
 from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
@@ -44,12 +46,15 @@ from synapse.teams.source import read_source, team_file
 
 EXAMPLES = """
 synapse service install gateway                  start the gateway now and with each login
+synapse service install link                     the same for this machine's link to its fleet
 synapse service install team .synapse/team.toml  the same for a team
 synapse service install gateway --print          only print the unit
 synapse service status
 synapse service uninstall gateway
 """
 TEAM = "team"
+LINK = "link"
+LINK_UNIT = f"{PREFIX}{LINK}{SUFFIX}"
 VARIABLE_FILE = "service.env"
 SECONDS_PER_AGENT = 45
 """A little longer than the start of an agent may take."""
@@ -64,6 +69,13 @@ class _Service:
     text: str
     about: Installed
 
+    @property
+    def what(self) -> str:
+        """What it runs: TEAM, LINK or GATEWAY."""
+        if self.about.team:
+            return TEAM
+        return LINK if self.path.name == LINK_UNIT else GATEWAY
+
 
 def run_service(arguments: list[str]) -> int:
     """Installs, shows or uninstalls services and returns the exit code."""
@@ -71,7 +83,7 @@ def run_service(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.what == TEAM and not options.file and options.action != "status":
         parser.error(f"`team` needs a FILE: synapse service {options.action} team .synapse/team.toml")
-    if options.what == GATEWAY and options.file:
+    if options.what != TEAM and options.file:
         parser.refuse(options.file)
     return _ACTIONS[options.action](options)
 
@@ -86,7 +98,7 @@ def _parser() -> VerbParser:
     }
     for name, text in summaries.items():
         action = actions.add_parser(name, help=text, examples=EXAMPLES, summary=text)
-        action.add_argument("what", choices=(GATEWAY, TEAM), nargs="?" if name == "status" else None)
+        action.add_argument("what", choices=(GATEWAY, LINK, TEAM), nargs="?" if name == "status" else None)
         named = "the team file" if name == "install" else "the team file, or the name of the team"
         action.add_argument("file", nargs="?", default="", metavar="FILE", help=named)
         if name == "install":
@@ -150,7 +162,17 @@ def _require_ours(path: Path, before: _Service, unit: Unit) -> None:
 
 
 def _require_free(what: str) -> None:
-    """Raises Conflict if a gateway runs outside of a service: a second one could not have its port."""
+    """Raises Conflict if a gateway or a link runs outside of a service: a second one could not start beside it."""
+    home = load_settings().home
+    if what == LINK:
+        if load_fleet(home) is None:
+            raise NotInFleet("this machine belongs to no fleet, so it needs no link")
+        if running := links(home).entries():
+            raise Conflict(
+                f"the link runs already (pid {running[0].pid}), and a machine has one",
+                hint="synapse fleet stop && synapse service install link",
+            )
+        return
     running = open_gateways().entries() if what == GATEWAY else []
     if running:
         name = short_name(running[0])
@@ -174,6 +196,13 @@ def _wanted(what: str, file: str) -> Unit:
     )
     if what == GATEWAY:
         return unit
+    if what == LINK:
+        return replace(
+            unit,
+            name=LINK_UNIT,
+            description="Synapse link: connects the agents of this machine with its fleet",
+            command=[lasting_command(), LINK],
+        )
     source = read_source(team_file(file, current_folder()), load_settings().home)
     team = source.team()
     return replace(
@@ -208,21 +237,18 @@ def _find(what: str, file: str) -> _Service:
     """Returns the installed service of the gateway or of a team, by its file or name. Raises NotFound."""
     path = str(team_file(file, current_folder())) if file else ""
     for service in _installed():
-        about = service.about
-        if what == GATEWAY and not about.team:
+        if service.what == what and (what != TEAM or file == service.about.team or path == service.about.file):
             return service
-        if what == TEAM and about.team and (about.team == file or about.file == path):
-            return service
-    foreign = systemd.unit_folder() / GATEWAY_UNIT
-    if what == GATEWAY and foreign.exists():
+    foreign = systemd.unit_folder() / (LINK_UNIT if what == LINK else GATEWAY_UNIT)
+    if what != TEAM and foreign.exists():
         _read(foreign)
     raise NotFound(
-        f"{'the gateway' if what == GATEWAY else file} is not installed as a service", hint="synapse service status"
+        f"{file if what == TEAM else f'the {what}'} is not installed as a service", hint="synapse service status"
     )
 
 
 def _status(options: Namespace) -> int:
-    if options.what == GATEWAY or options.file:
+    if options.what in (GATEWAY, LINK) or options.file:
         services = [_find(options.what, options.file)]
     else:
         services = [one for one in _installed() if one.about.team or options.what != TEAM]
@@ -317,7 +343,7 @@ class ServiceReport:
         if self.problem:
             yield self.problem, ""
         if self.differs:
-            what = shlex.join([TEAM, about.file]) if about.team else GATEWAY
+            what = shlex.join([TEAM, about.file]) if about.team else self.service.what
             differing = ", ".join(self.differs)
             yield f"what would be installed from here differs: {differing}", f"synapse service install {what}"
 
@@ -330,7 +356,7 @@ def service_reports() -> list[ServiceReport]:
 def _report(service: _Service) -> ServiceReport:
     about, differs, problem, state = service.about, [], "", None
     try:
-        differs = differences(service.text, _wanted(TEAM if about.team else GATEWAY, about.file).text())
+        differs = differences(service.text, _wanted(service.what, about.file).text())
         source = read_source(Path(about.file), load_settings().home) if about.team else None
         if source and source.trust is not Trust.TRUSTED:
             problem = f"its file is {source.trust.value}, so it will not start  (synapse trust {source.project.folder})"

@@ -1,6 +1,7 @@
 """`synapse show`: reads a task, or the last tasks of an agent, like a conversation, and exports them.
 
-All comes from the store, so it makes no difference whether the agent runs.
+All comes from the store, so it makes no difference whether the agent runs. Tasks of another machine come from the store
+there, as far as it lets this machine read; see `cli.fleet_tasks`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.agents import SHORTEST_PREFIX
+from synapse.cli.fleet_tasks import RemoteTasks, tasks_of_agent, tasks_of_task
 from synapse.cli.logs import duration
 from synapse.cli.output import print_notice, print_result
 from synapse.cli.pager import print_paged
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import in_colour, line_width, painted
 from synapse.cli.task_lookup import is_task_id
-from synapse.cli.tasks import is_of, owner
+from synapse.cli.tasks import find_stored, is_of, owner
 from synapse.client.history import TaskHistory, export_fields, history_of
 from synapse.client.history_text import as_markdown, as_text
 from synapse.client.hosts import current_folder, find_agent, open_registry
+from synapse.client.link import is_in_fleet, without_own_machine
 from synapse.client.seen import person_saw, person_saw_end
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
+from synapse.core.address import split_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import (
@@ -58,6 +62,7 @@ synapse show codex --since 2h
 synapse show codex --last 50 --markdown --output codex.md
 synapse show 54241e7e --json | jq '.tasks[0].entries[].kind'
 synapse show 54241e7e --raw           the events as they are stored
+synapse show codex@box2               an agent on another machine, as far as it lets this one read
 """
 LAST: Final = 10
 MOST: Final = 1000
@@ -98,20 +103,72 @@ def run_show(arguments: list[str]) -> int:
     if output is not None:
         _choose_form(options, output)
     registry, now = open_registry(), SystemClock().now()
-    shown, text = process.run(_read(options, registry, now, is_file=output is not None))
+    remote = _remote(options, registry, now)
+    if remote is not None:
+        shown, text = _read_remote(remote, options, now, is_file=output is not None)
+    else:
+        shown, text = process.run(_read(options, registry, now, is_file=output is not None))
     if output is not None:
         _write_new(output, text)
         count = len(shown.tasks)
         print_notice(f"Wrote {count} task{'' if count == 1 else 's'} to {output}")
     elif options.json:
         print_result(text)
-    elif not shown.tasks:
-        when = " in that time" if options.since else " yet"
-        print_notice(f"There are no tasks of '{options.target}'{when}.  (synapse tasks)")
+    elif not text:
+        print_notice(_no_tasks(options, is_remote=remote is not None))
     else:
         print_paged(_painted(text) if in_colour() and not (options.markdown or options.raw) else text)
-        _mark_seen(registry, shown, now)
+        if remote is None:
+            _mark_seen(registry, shown, now)
     return 0
+
+
+def _no_tasks(options: argparse.Namespace, *, is_remote: bool) -> str:
+    when = " in that time" if options.since else " yet"
+    if is_remote:
+        allow = "`synapse fleet allow` there allows more"
+        return f"There are no tasks of '{options.target}'{when} that this machine may read.  ({allow})"
+    return f"There are no tasks of '{options.target}'{when}.  (synapse tasks)"
+
+
+def _remote(options: argparse.Namespace, registry: FileRegistry, now: datetime) -> RemoteTasks | None:
+    """Returns the tasks on other machines that the options name; None if they name something here.
+
+    Raises as `tasks_of_agent` and `tasks_of_task` do.
+    """
+    target = without_own_machine(options.target.removeprefix("@"), registry)
+    name, machine = split_machine(target)
+    if machine:
+        last = min(options.last or (MOST if options.since else LAST), MOST)
+        return tasks_of_agent(name, machine, options, registry, last=last, now=now)
+    options.target = target
+    if not is_task_id(target) or not is_in_fleet(str(Path(registry.folder).parent)):
+        return None
+    try:
+        find_stored(target)
+    except AmbiguousTask:
+        return None
+    except TaskNotFound:
+        return tasks_of_task(target, options, registry, most=MOST)
+    return None
+
+
+def _read_remote(
+    remote: RemoteTasks, options: argparse.Namespace, now: datetime, *, is_file: bool
+) -> tuple[Shown, str]:
+    """Returns the tasks of another machine, and their text in the form that the options choose."""
+    tasks = [task for task, _ in remote.tasks]
+    agent = AgentEntry(remote.agent, "", name=remote.agent) if remote.agent else None
+    shown = Shown(tasks=tasks, agent=agent, has_earlier=remote.has_earlier, others=remote.others)
+    if remote.kept:
+        return shown, remote.kept
+    if options.raw:
+        return shown, _raw_text([(task.id, one) for task, events in remote.tasks for one in events], options)
+    histories = [
+        history_of([one.event for one in events], left_name(task).removeprefix("synapse-"))
+        for task, events in remote.tasks
+    ]
+    return shown, _formatted(histories, shown, options, now, is_file=is_file)
 
 
 def _choose_form(options: argparse.Namespace, output: Path) -> None:
@@ -134,7 +191,7 @@ async def _read(
     try:
         shown = await _Selection(store, settings, options, now).find(target, running)
         if options.raw:
-            return shown, await _raw(store, shown.tasks, as_json=options.json)
+            return shown, await _raw(store, shown.tasks, options)
         own = {shown.agent.agent_id: shown.agent.name} if shown.agent else {}
         histories: list[TaskHistory] = []
         for task in shown.tasks:
@@ -272,21 +329,26 @@ async def _events(store: TaskStore, task_id: TaskId) -> AsyncGenerator[Recorded]
         seq = page[-1].seq
 
 
-async def _raw(store: TaskStore, tasks: Sequence[Task], *, as_json: bool) -> str:
-    """Returns the stored events of the tasks: a list, or an object per line."""
+async def _raw(store: TaskStore, tasks: Sequence[Task], options: argparse.Namespace) -> str:
+    return _raw_text([(task.id, one) for task in tasks async for one in _events(store, task.id)], options)
+
+
+def _raw_text(recorded: Sequence[tuple[TaskId, Recorded]], options: argparse.Namespace) -> str:
+    """Returns stored events: a list, or an object per line."""
     events: list[dict[str, Any]] = []
-    for task in tasks:
-        async for seq, event in _events(store, task.id):
-            kind, _, fields = cast("list[Any]", from_json(encode_events([event]))[0])
-            at = instant(event.at)
-            events.append({"seq": seq, "task_id": task.id, "at": at, "event": kind, "fields": fields})
-    return encode(events) if as_json else "\n".join(map(encode, events))
+    for task_id, (seq, event, _) in recorded:
+        kind, _, fields = cast("list[Any]", from_json(encode_events([event]))[0])
+        at = instant(event.at)
+        events.append({"seq": seq, "task_id": task_id, "at": at, "event": kind, "fields": fields})
+    return encode(events) if options.json else "\n".join(map(encode, events))
 
 
 def _formatted(
     histories: Sequence[TaskHistory], shown: Shown, options: argparse.Namespace, now: datetime, *, is_file: bool
 ) -> str:
     agent = shown.agent.name or shown.agent.agent_id.removeprefix("synapse-") if shown.agent else ""
+    if not histories and not options.json and not is_file:
+        return ""
     if options.json:
         return encode(export_fields(histories, agent=agent, at=now))
     if options.markdown:

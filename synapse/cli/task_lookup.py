@@ -1,4 +1,4 @@
-"""Finds a task by the beginning of its id: asks the running hosts, then the store."""
+"""Finds a task by the beginning of its id: asks the running hosts, then the store, then the other machines."""
 
 from synapse.client.fan_out import ask_all
 from synapse.core.address import short_name
@@ -17,7 +17,8 @@ def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[st
     """Returns the task that `prefix` names, and its agent.
 
     The task of an agent that is not running comes from the store; its entry has no process. So does the task of an
-    agent whose host does not answer, but its entry has the process: only that host can change the task.
+    agent whose host does not answer, but its entry has the process: only that host can change the task. A task on
+    another machine, or a message in the outbox, comes from the link, if the machine is in a fleet.
 
     Raises:
         TaskNotFound: no task matches.
@@ -33,7 +34,14 @@ def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[st
     if not found:
         from synapse.cli.tasks import find_stored
 
-        owner, task = find_stored(prefix)
+        try:
+            owner, task = find_stored(prefix)
+        except TaskNotFound:
+            if not is_task_id(prefix):
+                raise
+            from synapse.client.link import find_remote_task
+
+            return find_remote_task(prefix, registry)
         silent = [reply for reply in replies if isinstance(reply.error, AgentNotResponding)]
         held = [reply for reply in silent if reply.entry.is_agent_of(owner.inbox, owner.agent_id)]
         return (held[0].entry if held else owner), task

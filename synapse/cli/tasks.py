@@ -5,6 +5,7 @@ Also the tasks of stopped agents, for other verbs: read from the store and cance
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -21,10 +22,18 @@ from synapse.client.views import attention_of, message_of, sender_of, short_id
 from synapse.config import process
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.core.address import short_name
+from synapse.core.address import short_name, split_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotFound, AgentNotResponding, AmbiguousTarget, SynapseError, TaskNotFound
+from synapse.core.errors import (
+    AgentNotFound,
+    AgentNotResponding,
+    AmbiguousTarget,
+    LinkDown,
+    MachineAway,
+    SynapseError,
+    TaskNotFound,
+)
 from synapse.core.json_text import object_in, objects_in
 from synapse.core.requests import CancelTask, GetTask
 from synapse.core.store import SearchProgress
@@ -44,6 +53,7 @@ synapse tasks --search parser      those that have this word in their messages o
 synapse tasks --search '"not a mistake" pars'   a phrase, and a word that begins with `pars`
 synapse status 54241e7e            one task, with its answer
 synapse show 54241e7e              the same like a conversation
+synapse tasks --machine box2       of the agents of another machine, as far as it lets this one read
 synapse tasks --json | jq -r '.[].id'
 """
 TASK_TITLES = ("TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE")
@@ -72,23 +82,46 @@ def run_tasks(arguments: list[str]) -> int:
         metavar="TEXT",
         help='only tasks with all these words in their messages or answers; "several words" in quotes are a phrase',
     )
+    parser.add_argument("--machine", metavar="NAME", default="", help="of this machine of the fleet")
     options = parser.parse_args(arguments)
     if options.search is not None and not options.search.strip():
         parser.error("--search needs a text")
-    tasks = recent_tasks(options.agent.removeprefix("@"), options.limit, text=(options.search or "").strip())
+    name, machine = place_of(options.agent, options.machine)
+    if machine:
+        if options.search:
+            parser.error(f"--search finds tasks of this machine only; type it on {machine}")
+        tasks = remote_tasks(name.removeprefix("@"), machine, options.limit)
+    else:
+        tasks = recent_tasks(name.removeprefix("@"), options.limit, text=(options.search or "").strip())
     if options.json:
         print_json([task_object(task) for task in tasks])
     elif tasks:
         now = SystemClock().now()
         print_result(table(TASK_TITLES, [_row(task, now) for task in tasks], elastic=5))
-    elif options.search:
-        owner = f" of '{options.agent}'" if options.agent else ""
-        print_notice(f"No task{owner} has '{options.search}' in its messages or answers.  (synapse tasks)")
     else:
-        print_notice(
-            f"There are no tasks of '{options.agent}'.  (synapse list)" if options.agent else "There are no tasks yet."
-        )
+        print_notice(_no_tasks(name, machine, options.search))
     return 0
+
+
+def _no_tasks(agent: str, machine: str, text: str | None) -> str:
+    owner = f" of '{agent}'" if agent else ""
+    if text:
+        return f"No task{owner} has '{text}' in its messages or answers.  (synapse tasks)"
+    if machine:
+        may_read = "it may read what it has sent; `synapse fleet allow` there allows more"
+        return f"There are no tasks{owner} on {machine} that this machine may read.  ({may_read})"
+    return f"There are no tasks{owner}.  (synapse list)" if agent else "There are no tasks yet."
+
+
+def place_of(agent: str, machine: str) -> tuple[str, str]:
+    """Returns the name of the agent and its machine; the machine is empty if it is this one."""
+    name, named = split_machine(agent)
+    wanted = machine or named
+    if not wanted:
+        return agent, ""
+    from synapse.client.link import own_machine
+
+    return name, "" if wanted == own_machine(os.path.dirname(open_registry().folder)) else wanted
 
 
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
@@ -137,6 +170,8 @@ def run_queue(arguments: list[str]) -> int:
 
 def queued_for(agent: str | None, registry: FileRegistry) -> list[OwnedTask]:
     """Returns queued tasks of all agents, or of those that `agent` may name, running or not. Raises AgentNotFound."""
+    if agent and (queued := _queued_there(agent, registry)) is not None:
+        return queued
     stored = _stored(registry)
     if agent:
         stored = [(owner, task) for owner, task in stored if is_of(agent.removeprefix("@"), owner)]
@@ -153,6 +188,8 @@ def queued_for_one(agent: str, registry: FileRegistry) -> list[OwnedTask]:
 
     Raises AgentNotFound, AgentNotResponding or AmbiguousTarget.
     """
+    if (there := _queued_there(agent, registry)) is not None:
+        return there
     try:
         entry = find_agent(agent, registry)
     except (AgentNotFound, AgentNotResponding):
@@ -164,6 +201,26 @@ def queued_for_one(agent: str, registry: FileRegistry) -> list[OwnedTask]:
     listed = {task.get("id") for task in queued}
     held = [task for owner, task in _stored(registry) if owner.pid and owner.agent_id == entry.agent_id]
     return [(entry, task) for task in (*queued, *(task for task in held if task.get("id") not in listed))]
+
+
+def _queued_there(agent: str, registry: FileRegistry) -> list[OwnedTask] | None:
+    """Returns queued tasks of an agent on another machine, running or not, that this one may read; None for one here.
+
+    Raises AgentNotFound, AmbiguousTarget, LinkDown, MachineAway or MachineNotFound.
+    """
+    if not split_machine(agent)[1]:
+        return None
+    from synapse.client.link import look_up_remote, without_own_machine
+
+    target = without_own_machine(agent, registry)
+    if not split_machine(target)[1]:
+        return None
+    try:
+        entry = look_up_remote(target, registry, keeps=True)[0]
+        return [(entry, task) for task in objects_in(ask(entry, "GET", "/queue"), "tasks")]
+    except (LinkDown, MachineAway) as error:
+        error.hint = f"`synapse fleet outbox` lists messages that it has not taken yet\n{error.hint}"
+        raise
 
 
 def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[OwnedTask]:
@@ -236,6 +293,17 @@ def recent_tasks(agent: str, limit: int, *, text: str = "") -> list[Task]:
         return list(_with_store(read, ""))
     except TaskNotFound:
         return []
+
+
+def remote_tasks(agent: str, machine: str, limit: int) -> list[Task]:
+    """Returns the tasks of another machine as `recent_tasks` does, as far as it lets this one read.
+
+    Raises AgentNotFound, AmbiguousTarget, or what `ask_link` raises.
+    """
+    from synapse.client.fleet_log import FleetLog
+
+    log = FleetLog(os.path.dirname(open_registry().folder), machine)
+    return log.tasks(limit, lambda task: not is_instruction(task) and not is_waiting_for_reply(task), agent=agent)
 
 
 def _report_progress() -> Callable[[SearchProgress], None]:

@@ -15,10 +15,10 @@ from synapse.cli.parser import VerbParser
 from synapse.cli.tables import line_width
 from synapse.client.fan_out import ask_all
 from synapse.client.hosts import current_folder, open_registry, own_agent, state_folder
-from synapse.client.overview import in_order, row_of
+from synapse.client.overview import Row, in_order, row_of
 from synapse.client.seen import mark_seen, seen_until
 from synapse.config.process import SystemClock
-from synapse.core.errors import InvalidRequest
+from synapse.core.errors import InvalidRequest, SynapseError
 from synapse.core.requests import MOST_FINISHED
 from synapse.top.lines import cells_of, columns_for, glyphs_for, summary
 
@@ -45,10 +45,11 @@ def run_top(arguments: list[str]) -> int:
 def _print_rows(*, as_json: bool) -> int:
     registry, home, glyphs = open_registry(), state_folder(os.environ, current_folder()), glyphs_for(os.environ)
     replies = ask_all(registry.entries(), "GET", f"/status?finished={MOST_FINISHED}")
-    rows = in_order(
+    rows = [
         row_of(reply.entry, reply.body or None, seen_until(home, reply.entry.agent_id), reply.error)
         for reply in replies
-    )
+    ]
+    rows = in_order([*rows, *_remote_rows(home)])
     for note in registry.notes:
         print_notice(note)
     if as_json:
@@ -65,6 +66,20 @@ def _print_rows(*, as_json: bool) -> int:
     return 0
 
 
+def _remote_rows(home: str) -> list[Row]:
+    """Returns the rows of agents on other machines, with what their machines tell of them; none without a fleet."""
+    from synapse.client.link import fleet_agents, is_in_fleet
+
+    if not is_in_fleet(home):
+        return []
+    try:
+        agents, _ = fleet_agents(home)
+    except SynapseError as error:
+        print_notice(f"The agents of other machines are not shown: {error}")
+        return []
+    return [row_of(entry, fields, seen_until(home, entry.agent_id), None) for entry, fields in agents]
+
+
 def _show() -> int:
     """Runs the app in this terminal until the person leaves it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -78,6 +93,7 @@ def _show() -> int:
     from synapse.registry.local import open_local_registry
     from synapse.top.app import SeenMarks, TopApp
     from synapse.top.notices import TerminalNotices
+    from synapse.top.remote import RemoteEntries
 
     registry, clock = open_registry(), SystemClock()
     notices = open_notices(load_settings(), os.environ)
@@ -90,13 +106,15 @@ def _show() -> int:
         if marks:
             mark_seen(home, agent_id, at)
 
+    remote = RemoteEntries(home, registry)
     app = TopApp(
         registry,
-        hosts.watch_status,
+        remote.watching(hosts.watch_status),
         SeenMarks(partial(seen_until, home), note_seen),
         TerminalNotices(notices.rules, notices.log, clock, os.environ),
         clock,
         glyphs_for(os.environ),
+        remote=remote.entries,
     )
     process.run(app.run_async())
     hosts.close()

@@ -14,7 +14,7 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import table
 from synapse.cli.task_lookup import SHORT_ID, find_task
-from synapse.client.hosts import find_agent, open_registry
+from synapse.client.hosts import find_local_agent, open_registry
 from synapse.client.lines import short_number
 from synapse.client.times import ago
 from synapse.config.process import SystemClock
@@ -152,7 +152,7 @@ def _inboxes_of(target: str, path: Path) -> tuple[str, ...]:
     found = matching(target, known_agents(path))
     if found:
         return tuple(entry.inbox for entry in found)
-    return (find_agent(target, open_registry()).inbox,)
+    return (find_local_agent(target, open_registry()).inbox,)
 
 
 def _task_of(prefix: str, path: Path) -> str:

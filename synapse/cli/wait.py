@@ -58,7 +58,7 @@ from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.agent import READY, WAITING, WORKING, AgentEntry
-from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
+from synapse.core.errors import AgentNotResponding, SynapseError, TaskNotCancelable, WaitingForPerson, WaitTimedOut
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
@@ -320,6 +320,8 @@ def _cancel_waiting(own: AgentEntry, task_id: str) -> None:
     """Cancels the waiting task: nothing will answer it."""
     try:
         ask(own, "POST", f"/tasks/{task_id}/cancel", {})
+    except TaskNotCancelable:
+        return  # the link has ended it: it knows too that the message was refused
     except SynapseError as error:
         print_notice(f"Could not cancel the waiting task {task_id[:8]}: {error}")
 

@@ -1,9 +1,15 @@
-"""`synapse watch`: follows the events of all tasks, of one agent's tasks, or of one task until it ends."""
+"""`synapse watch`: follows the events of all tasks, of one agent's tasks, or of one task until it ends.
+
+Those of other machines come from this machine's link; see `cli.fleet_watch`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Final, assert_never
 from urllib.parse import quote
 
@@ -11,12 +17,15 @@ from synapse.cli import exit_codes
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import line_width
+from synapse.cli.task_lookup import is_task_id
+from synapse.cli.tasks import place_of
 from synapse.client.fan_out import ask_all
-from synapse.client.hosts import current_folder, find_agent, open_gateways, open_registry
+from synapse.client.hosts import current_folder, find_local_agent, open_gateways, open_registry
 from synapse.client.lines import cut, plain
 from synapse.config import process
 from synapse.config.settings import load_settings
-from synapse.core.errors import AgentNotFound, FeedLagged, WaitCycle
+from synapse.core.address import split_inbox
+from synapse.core.errors import AgentNotFound, FeedLagged, TaskNotFound, WaitCycle
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -45,6 +54,8 @@ EXAMPLES = """
 synapse watch                      all agents, until Ctrl-C
 synapse watch --agent codex        one agent
 synapse watch --task 54241e7e      one task from its beginning until it ends
+synapse watch --agent codex@box2   an agent on another machine, as far as it lets this one read
+synapse watch --all                the agents of all machines
 synapse watch --json | jq .event   one object per event
 """
 _EXITS: Final = {TaskState.COMPLETED: exit_codes.DONE, TaskState.REJECTED: exit_codes.REFUSED}
@@ -60,15 +71,65 @@ def run_watch(arguments: list[str]) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--task", metavar="TASK", default="", help="only this task, until it ends")
     what.add_argument("--agent", metavar="AGENT", default="", help="only the tasks of this agent")
+    what.add_argument("--machine", metavar="NAME", default="", help="only the tasks of this machine of the fleet")
+    what.add_argument("--all", action="store_true", help="the tasks of all machines of the fleet")
     options = parser.parse_args(arguments)
-    inbox = _inbox_of(options.agent) if options.agent else ""
-    return process.run(_watch(options.task, inbox, as_json=options.json))
+    home, show = os.path.dirname(open_registry().folder), partial(_show, as_json=options.json)
+    if options.all:
+        return process.run(_watch_fleet(home, as_json=options.json))
+    agent, machine = place_of(options.agent, options.machine)
+    if machine:
+        return process.run(_watch_machine(home, agent, machine, show))
+    inbox = _inbox_of(agent) if agent else ""
+    try:
+        return process.run(_watch(options.task, inbox, as_json=options.json))
+    except TaskNotFound:
+        if not is_task_id(options.task):
+            raise
+    return _watch_remote_task(home, options.task, show)
+
+
+async def _watch_fleet(home: str, *, as_json: bool) -> int:
+    """Follows this machine and all others."""
+    from synapse.cli.fleet_watch import FleetWatch
+
+    others = FleetWatch(home, partial(_show, as_json=as_json))
+    are_followed = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(others.run(are_followed.set))
+        await are_followed.wait()
+        return await _watch("", "", as_json=as_json)
+
+
+async def _watch_machine(home: str, agent: str, machine: str, show: Callable[[Update], None]) -> int:
+    """Follows the running agent of that name on another machine, or all agents there."""
+    from synapse.cli.fleet_watch import MachineWatch, Outages
+    from synapse.client.fleet_log import FleetLog
+    from synapse.client.link import find_remote
+
+    inbox = split_inbox(find_remote(f"{agent}@{machine}", open_registry()).inbox)[0] if agent else ""
+    watch = MachineWatch(FleetLog(home, machine), inbox, show, Outages())
+    await watch.begin()
+    print_notice("Watching; Ctrl-C stops.")
+    await watch.run()
+    return exit_codes.DONE
+
+
+def _watch_remote_task(home: str, prefix: str, show: Callable[[Update], None]) -> int:
+    """Follows a task on another machine until it ends. Raises TaskNotFound."""
+    from synapse.cli.fleet_watch import watch_remote_task
+    from synapse.client.fleet_log import FleetLog
+    from synapse.client.link import find_remote_task
+
+    entry, task = find_remote_task(prefix, open_registry())
+    log = FleetLog(home, split_inbox(entry.inbox)[1])
+    return _EXITS.get(process.run(watch_remote_task(log, str(task["id"]), show)), exit_codes.FAILED)
 
 
 def _inbox_of(agent: str) -> str:
     """Returns the agent's inbox. Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
     try:
-        return find_agent(agent, open_registry()).inbox
+        return find_local_agent(agent, open_registry()).inbox
     except AgentNotFound:
         # An in-process agent of a gateway may have no registry entry; its inbox is its name.
         replies = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")

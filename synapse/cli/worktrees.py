@@ -13,7 +13,7 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import table
-from synapse.client.hosts import current_folder, find_agent, open_registry
+from synapse.client.hosts import current_folder, find_local_agent, open_registry
 from synapse.client.lines import plain, short_path
 from synapse.core.address import matching, nearest, short_name
 from synapse.core.agent import AgentEntry
@@ -138,7 +138,7 @@ def _find(name: str, running: Sequence[AgentEntry]) -> Facts:
 def _place_of(target: str) -> tuple[str, Path]:
     """Returns the name and folder of a running agent, or of a worktree whose agent has stopped.
 
-    Raises as `find_agent`.
+    Raises as `find_local_agent`.
     """
     registry = open_registry()
     running = registry.entries()
@@ -149,7 +149,7 @@ def _place_of(target: str) -> tuple[str, Path]:
             pass  # the error about the agent says more
         else:
             return facts.name, facts.worktree.path
-    entry = find_agent(target, registry)
+    entry = find_local_agent(target, registry)
     return short_name(entry), Path(entry.working_dir)
 
 

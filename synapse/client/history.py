@@ -19,6 +19,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
+from synapse.core.address import on_machine, split_inbox
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -124,7 +125,10 @@ def sender_label(task: Task, names: Mapping[str, str] = _NO_NAMES) -> str:
     shown, inbox = task.sender_name, task.sender.inbox
     if shown != task.sender.sender_id:
         return shown
-    return inbox if inbox and "@" not in inbox else names.get(shown) or shown.removeprefix("synapse-")
+    given, machine = split_inbox(inbox)
+    if given and "@" not in given:
+        return on_machine(given, machine)
+    return names.get(shown) or shown.removeprefix("synapse-")
 
 
 def history_of(events: Sequence[TaskEvent], agent: str, names: Mapping[str, str] = _NO_NAMES) -> TaskHistory:

@@ -4,7 +4,7 @@ import os
 
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.config.paths import USER_FILE, check_place, user_folder
-from synapse.core.address import PERSON, matching, resolve, short_name
+from synapse.core.address import PERSON, is_remote, matching, resolve, short_name, split_machine
 from synapse.core.agent import SECRET_FILE, AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry, gateways, is_alive, is_foreign, is_stopped
@@ -67,10 +67,19 @@ def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
 def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
     """Returns the running agent that `target` names; removes the entry of a dead one.
 
+    Asks the link for `codex@box2`, an agent on another machine; see `client.link`.
+
     Raises:
         AgentNotFound, AmbiguousTarget: no agent matches, or several do.
         AgentNotResponding: its entry exists, but its host is gone.
+        NotInFleet, LinkDown, MachineNotFound, MachineAway: its machine cannot be reached.
     """
+    if split_machine(target)[1]:
+        from synapse.client.link import find_remote, without_own_machine
+
+        target = without_own_machine(target, registry)
+        if split_machine(target)[1]:
+            return find_remote(target, registry)
     written = registry.written()
     running = [entry for entry in written if is_alive(entry)]
     gone = [] if matching(target, running) else [entry for entry in matching(target, written) if entry not in running]
@@ -83,6 +92,30 @@ def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
 
         raise AgentNotFound(target, hint=hint)
     return resolve(target, running)
+
+
+def find_local_agent(target: str, registry: FileRegistry) -> AgentEntry:
+    """Returns the agent as `find_agent` does, for what is done with the files and processes of this machine.
+
+    Raises UnsupportedOperation for an agent on another machine, and what `find_agent` raises.
+    """
+    return find_agent(require_local(target, registry), registry)
+
+
+def require_local(target: str, registry: FileRegistry) -> str:
+    """Returns `target` without the name of this machine. Raises UnsupportedOperation if it names another one."""
+    if not split_machine(target)[1]:
+        return target
+    from synapse.client.link import without_own_machine
+    from synapse.core.errors import UnsupportedOperation
+
+    target = without_own_machine(target, registry)
+    name, machine = split_machine(target)
+    if machine:
+        raise UnsupportedOperation(
+            f"'{name}' is on another machine, where this cannot be done from here", hint=f"type it on {machine}"
+        )
+    return target
 
 
 def own_agent(registry: FileRegistry) -> "AgentEntry | None":
@@ -229,6 +262,12 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
         why = f"it sees neither the host's process nor its socket ({silence})"
         return ConnectionForbidden(entry.agent_id, why, has_tools=has_tools)
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
+    if is_remote(entry):
+        from synapse.client.link import link_silent
+
+        sentence, error.hint = link_silent(entry)
+        error.args = (sentence,)
+        return error
     if is_suspended(entry):
         error.hint = suspended_hint(entry)
     elif entry.gateway:
@@ -305,7 +344,7 @@ def _unconfirmed(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -
         error.hint = f"the message was not sent; {error.hint}"
         return error
     name, remedy = short_name(entry), error.hint
-    if not is_suspended(entry):
+    if not is_suspended(entry) and not is_remote(entry):
         remedy = f"if the agent is stuck (pid {entry.pid}): `synapse stop {name} --force`, then {remedy}"
     again = f"To send it again without a duplicate, add `--message-id {body['message']['message_id']}`"
     if "in_reply_to" in body["metadata"]:

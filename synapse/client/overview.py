@@ -28,7 +28,7 @@ from synapse.client.views import (
     short_id,
     status_of,
 )
-from synapse.core.address import KEY, PERSON, UNVERIFIED, short_name
+from synapse.core.address import KEY, PERSON, UNVERIFIED, short_name, split_inbox
 from synapse.core.agent import EXITED, READY, STARTING, WORKING, AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.json_text import object_in, objects_in
@@ -153,7 +153,7 @@ def row_of(
         "agent_type": entry.agent_type,
         "role": entry.role[:LONGEST_TEXT],
         "folder": short_path(entry.working_dir),
-        "machine": "",
+        "machine": split_inbox(entry.inbox)[1],
         "state": state,
         "why": "",
         "since": str(known.get("since") or ""),

@@ -1,7 +1,12 @@
-"""Follows one task at its host until it is answered: over broken streams and restarts of the host."""
+"""Follows one task at its host until it is answered: over broken streams and restarts of the host.
+
+A task on another machine is followed at the proxy of its agent. While the link or the machine is away the wait goes on,
+until its deadline: the task goes on too.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,8 +14,9 @@ from synapse.client.events import EventStream, ServerEvent, open_stream
 from synapse.client.hosts import address_of, ask, not_responding, refusal_of
 from synapse.client.http import Answer, NoAnswer
 from synapse.client.views import FINISHED, has_left, status_of
+from synapse.core.address import is_remote, split_inbox
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import SynapseError
+from synapse.core.errors import AgentNotFound, AgentNotResponding, LinkDown, MachineAway, SynapseError
 from synapse.core.json_text import decode_object, object_in
 from synapse.registry.files import FileRegistry, is_alive
 
@@ -21,6 +27,8 @@ PULSE_SECONDS: Final = 2.0
 MOST_MISSED_PULSES: Final = 2
 """A host that restarts is missing for a moment."""
 LEAVE_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 0.5
+"""How long a wait pauses before it asks again for a task on another machine."""
 TaskFields = dict[str, Any]
 
 
@@ -88,7 +96,7 @@ class TaskWatch:
         self._stream: EventStream | None = None
         self._last_seen = ""
         self._missed = 0
-        self._is_interrupted = False
+        self._interrupted = threading.Event()
 
     @property
     def receiver(self) -> AgentEntry:
@@ -137,12 +145,12 @@ class TaskWatch:
             SynapseError: the host refuses.
         """
         broken, is_first = 0, True
-        while broken < MOST_BROKEN_STREAMS:
+        while broken < MOST_BROKEN_STREAMS or is_remote(self._host):
             event = self._next(task_id)
             if event is None or event.name == ERROR_EVENT:
                 # Opening the stream again continues after the last event, or raises what is wrong.
                 broken += 1
-                self.follow(task_id)
+                self._open(task_id, pauses=broken > 1)
                 continue
             # A stream that only repeats the last event has made no progress.
             broken = broken if event.id == self._last_seen else 0
@@ -158,7 +166,7 @@ class TaskWatch:
 
     def interrupt(self) -> None:
         """Ends the wait in another thread at once; its stream stays open until that thread closes it."""
-        self._is_interrupted = True
+        self._interrupted.set()
         if self._stream is not None:
             self._stream.interrupt()
 
@@ -168,14 +176,34 @@ class TaskWatch:
             self._stream = None
 
     def _raise_if_interrupted(self) -> None:
-        if self._is_interrupted:
+        if self._interrupted.is_set():
             raise WaitLeft
+
+    def _open(self, task_id: str, *, pauses: bool) -> None:
+        """Opens the stream as `follow` does; that of a remote task as soon as its machine can be reached.
+
+        Raises what `follow` raises; with `pauses` it waits a moment first, for a remote task.
+        """
+        if not is_remote(self._host):
+            self.follow(task_id)
+            return
+        while True:
+            if pauses:
+                self._interrupted.wait(RETRY_SECONDS)
+                if self._monotonic() >= self._deadline:
+                    raise TimeoutError
+                self._pulse(self._receiver)
+            try:
+                self.follow(task_id)
+                return
+            except (AgentNotResponding, LinkDown, MachineAway):
+                pauses = True
 
     def _next(self, task_id: str) -> ServerEvent | None:
         """Returns the next event, or None when the stream is broken."""
         while True:
             if self._stream is None:
-                self.follow(task_id)
+                self._open(task_id, pauses=False)
             pulse = min(self._deadline, self._monotonic() + PULSE_SECONDS)
             try:
                 return self._stream.next(pulse) if self._stream else None
@@ -189,12 +217,40 @@ class TaskWatch:
 
     def _check_receiver(self) -> None:
         """Raises AgentNotResponding if the receiver was killed: our own host would not notice."""
+        if is_remote(self._receiver):
+            self._check_remote_receiver()
+            return
         self._receiver = self._current(self._receiver)
         self._missed = 0 if is_alive(self._receiver) else self._missed + 1
         if self._missed >= MOST_MISSED_PULSES:
             raise not_responding(self._receiver)
 
+    def _check_remote_receiver(self) -> None:
+        """Raises AgentNotResponding if the receiver's machine says that the agent does not run there any more."""
+        from synapse.client.link import find_again
+
+        try:
+            self._receiver = find_again(self._receiver, self._registry)
+        except AgentNotFound as missing:
+            self._missed += 1
+            if self._missed >= MOST_MISSED_PULSES:
+                machine = split_inbox(self._receiver.inbox)[1]
+                error = not_responding(self._receiver).reworded(f"{self._receiver.name} does not run any more")
+                error.hint = f"`synapse list --machine {machine}` shows who does"
+                raise error from missing
+        except SynapseError:
+            return  # nobody can tell: the link does not run, or the machine is away
+        else:
+            self._missed = 0
+
     def _current(self, agent: AgentEntry) -> AgentEntry:
-        """Returns the agent's present registry entry, perhaps with another port, or `agent` if there is none."""
+        """Returns the agent's present entry, perhaps with another port or proxy, or `agent` if there is none."""
+        if is_remote(agent):
+            from synapse.client.link import find_again
+
+            try:
+                return find_again(agent, self._registry)
+            except SynapseError:
+                return agent
         known = [entry for entry in self._registry.written() if entry.is_agent_of(agent.inbox, agent.agent_id)]
         return max(known, key=is_alive, default=agent)

@@ -21,7 +21,7 @@ from synapse.client.hosts import (
     sender_fields,
 )
 from synapse.client.views import has_left, is_answered, reply_of, status_of
-from synapse.core.address import PERSON, is_marked, short_name
+from synapse.core.address import PERSON, is_marked, short_name, split_inbox, split_machine
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.json_text import object_in
 from synapse.mcp import tools
@@ -141,11 +141,28 @@ class LocalTools:
                 status = {"state": state, "why": str(reply.error), "agent_type": entry.agent_type}
             is_self = own is not None and own.agent_id == entry.agent_id
             lines.append(tools.agent_line(short_name(entry), status, role=entry.role, is_self=is_self))
+        lines += self._remote_agents()
         return ToolResult("\n".join(lines) or "No agent is running.")
+
+    def _remote_agents(self) -> "list[str]":
+        """Returns the lines of `agents` for the other machines of the fleet; none for a machine that is in no fleet."""
+        home = os.path.dirname(self._registry.folder)
+        if not os.path.exists(os.path.join(home, "fleet")):
+            return []
+        from synapse.client.link import fleet_agents, is_in_fleet
+
+        if not is_in_fleet(home):
+            return []
+        try:
+            agents, machines = fleet_agents(home, fresh=True)
+        except _any_error() as error:
+            return [f"Agents on other machines are not known now: {error}"]
+        lines = [tools.agent_line(entry.name, fields, role=entry.role) for entry, fields in agents]
+        return lines + [tools.away_line(one) for one in machines if one.get("present") is False]
 
     def _send(self, call: SendCall, running: RunningCall) -> ToolResult:
         name, own = call.to.removeprefix("@"), own_agent(self._registry)
-        if name == PERSON or is_marked(name):
+        if split_machine(name)[0] == PERSON or is_marked(name):
             step = "Answer its request with `reply`." if own else "Call `agents` to see who is here."
             return ToolResult(f"'{name}' is not an agent. {step}", is_error=True)
         entry = find_agent(call.to, self._registry)
@@ -353,7 +370,7 @@ class LocalTools:
     def _cancel(self, call: CancelCall) -> ToolResult:
         own = own_agent(self._registry)
         entry, task = self._find_task(call.task, self._registry)
-        if own is not None and not _is_from(own, task):
+        if own is not None and not self._is_from(own, task):
             return ToolResult(
                 f"Task {call.task} is not yours: only its sender or a person may cancel it. A request that you cannot "
                 "do is answered with reply(failed=true).",
@@ -371,6 +388,22 @@ class LocalTools:
             return tools.canceled(stored, short_name(entry))
         raise stored
 
+    def _is_from(self, own: AgentEntry, task: "TaskFields") -> bool:
+        """Decides whether the agent is the proven sender of the task. After a restart it may have another id."""
+        metadata = object_in(task, "metadata")
+        if metadata.get("sender_verified") is not True:
+            return False
+        inbox, machine = split_inbox(str(metadata.get("sender_inbox") or ""))
+        sender_id = str(object_in(metadata, "sender").get("sender_id") or "")
+        if machine:
+            # A task on another machine names its sender with this machine; one here, with that of the sender.
+            from synapse.client.link import own_machine
+
+            if machine != own_machine(os.path.dirname(self._registry.folder)):
+                return False
+            sender_id = split_machine(sender_id)[0]
+        return (bool(own.inbox) and inbox == own.inbox) or sender_id == own.agent_id
+
     def _cancel_quietly(self, own: AgentEntry, task_id: str) -> None:
         """Cancels a task of our own host that nothing will answer, if it is still open."""
         try:
@@ -385,15 +418,6 @@ class LocalTools:
 
         own = own_agent(self._registry)
         return file_parts(paths, (own.working_dir if own else "") or current_folder())
-
-
-def _is_from(own: AgentEntry, task: "TaskFields") -> bool:
-    """Decides whether the agent is the proven sender of the task. After a restart it may have another id."""
-    metadata = object_in(task, "metadata")
-    if metadata.get("sender_verified") is not True:
-        return False
-    is_same_inbox = bool(own.inbox) and metadata.get("sender_inbox") == own.inbox
-    return is_same_inbox or object_in(metadata, "sender").get("sender_id") == own.agent_id
 
 
 def _is_in_doubt(error: BaseException) -> bool:

@@ -293,7 +293,11 @@ def _kind(value: object) -> str:
 
 
 TO = Argument(
-    "to", _name, required=True, type="string", description="Agent: its name, profile (codex), profile-port, or id"
+    "to",
+    _name,
+    required=True,
+    type="string",
+    description="Agent: its name, profile (codex), profile-port, or id; codex@box2 on another machine",
 )
 GATEWAY_TO = Argument("to", _name, required=True, type="string", description="Agent: its name, as `agents` lists it")
 FILES = Argument(
@@ -466,6 +470,10 @@ def refusal(error: "SynapseError") -> ToolResult:
 
 _HINTS = {
     "agent_not_found": "Call `agents` to see who is here.",
+    "machine_not_found": "Call `agents` to see the agents of all machines.",
+    "machine_away": "Nothing was sent. Ask an agent on another machine, or try again later.",
+    "link_down": "Nothing was sent to another machine. Tell your user; agents on this machine can be reached.",
+    "not_in_fleet": "Only agents on this machine can be reached; call `agents` to see them.",
     "task_not_found": "Use the task id that `send` returned, or the id in a message's header.",
     "task_not_cancelable": "Call `status` to see how it ended.",
     "task_finished": "Call `status` to see how it ended.",
@@ -540,6 +548,11 @@ def agent_line(name: str, status: "Mapping[str, Any]", *, role: str = "", is_sel
     folder = f", in {fields['working_dir']}" if fields.get("working_dir") else ""
     purpose = f"; role: {_foreign_line(role, LONGEST_ROLE_SHOWN)}" if role else ""
     return one_line(f"{described}: {state}" + (f" - {why}" if why else "") + queued + folder + purpose)
+
+
+def away_line(machine: "Mapping[str, Any]") -> str:
+    """Returns the line of `agents` for a machine of the fleet that is away."""
+    return one_line(f"machine {machine.get('name')}: away since {machine.get('since') or 'unknown'}; its agents too")
 
 
 def agent_status(name: str, status: "Mapping[str, Any]") -> ToolResult:

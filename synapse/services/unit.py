@@ -27,7 +27,7 @@ _OF_AN_AGENT: Final = frozenset({"SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "SYNAPSE_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A service of ours: the gateway, or a team."""
+    """A service of ours: the gateway, the link, or a team."""
 
     name: str
     """The name of the unit, as `synapse-gateway.service`."""
@@ -39,7 +39,7 @@ class Unit:
     """A file of the person's with more variables, which may be missing."""
     team: str = ""
     file: str = ""
-    """The name and the file of the team; empty for the gateway."""
+    """The name and the file of the team; empty for others."""
     start_seconds: int = 90
     stop_seconds: int = 60
 

@@ -1,5 +1,7 @@
 """Finds `@agent text` that a person types at an empty prompt, and sends it to that agent instead of the program.
 
+`@agent@machine text` means an agent on another machine.
+
     OUTSIDE ── `@` at an empty prompt ──> TRACKING ── Enter, the name is known ──> CHECKING
        ^                                     │                                        │ the screen shows the line
        ├── anything not understood ──────────┘                                        v
@@ -31,8 +33,10 @@ _ESCAPE_SECONDS: Final = 0.05
 """The rest of a cut escape sequence comes within this time; otherwise it was the Escape key."""
 _MOST_KEPT: Final = 65536
 
-_LINE: Final = re.compile(r"@(?P<name>\w[\w.-]*)\s+(?P<text>\S.*?)\s*")
-_LITERAL: Final = re.compile(r"@(?P<rest>@(?P<name>\w[\w.-]*)(?:\s.*)?)")
+_NAME: Final = r"(?P<name>\w[\w.-]*(?:@[a-z0-9-]+)?)"
+"""An agent, or one on another machine: `codex@box2`."""
+_LINE: Final = re.compile(rf"@{_NAME}\s+(?P<text>\S.*?)\s*")
+_LITERAL: Final = re.compile(rf"@(?P<rest>@{_NAME}(?:\s.*)?)")
 # A text that ends like this opens a completion list, and Enter would pick from it; a space closes it.
 _OPENS_LIST: Final = re.compile(r"(?:^|\s)[@/]\S*$")
 

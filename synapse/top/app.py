@@ -116,7 +116,7 @@ class TopApp(App[None]):
         Binding("ctrl+z", "suspend_process"),
     ]
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it shows, and how; one of them has a default
         self,
         registry: FileRegistry,
         watch_status: WatchStatus,
@@ -124,7 +124,10 @@ class TopApp(App[None]):
         notify: Notify,
         clock: Clock,
         glyphs: Glyphs,
+        *,
+        remote: Callable[[], list[AgentEntry]] = list,
     ) -> None:
+        """`remote` returns the agents of other machines."""
         # Textual takes NO_COLOR out of the environment; the attach client must still find it.
         self._environ = dict(os.environ)
         super().__init__(ansi_color=True)
@@ -134,7 +137,9 @@ class TopApp(App[None]):
         self._notify = notify
         self._clock = clock
         self._glyphs = glyphs
-        self._follower = RowFollower(registry, watch_status, seen.until, self._rows_changed, self._announce)
+        self._follower = RowFollower(
+            registry, watch_status, seen.until, self._rows_changed, self._announce, remote=remote
+        )
         self._wanted = ""
         self._need_key = ""
         """The need that the pane shows; see `_key_of`."""

@@ -1,4 +1,5 @@
-"""Follows all agents of this machine: the registry's folder, and the stream of statuses of each host.
+"""Follows all agents of this machine: the registry's folder, and the stream of statuses of each host. In a fleet also
+the agents of other machines, which this machine's link knows.
 
 It needs no gateway. It keeps one row per agent and reports which rows have changed; a host that comes, goes or is
 restarted is a change like any other.
@@ -45,13 +46,20 @@ class RowFollower:
         seen_until: SeenUntil,
         on_change: Callable[[], None],
         on_new_needs: Callable[[list[Need]], None],
+        remote: Callable[[], list[AgentEntry]] = list,
     ) -> None:
-        """`on_new_needs` gets the needs that appeared since the rows were first complete, each need once."""
+        """`on_new_needs` gets the needs that appeared since the rows were first complete, each need once.
+
+        `remote` returns the agents of other machines; a thread calls it, because the link may be slow.
+        """
         self._registry = registry
         self._watch_status = watch_status
         self._seen_until = seen_until
         self._on_change = on_change
         self._on_new_needs = on_new_needs
+        self._remote = remote
+        self._remote_entries: list[AgentEntry] = []
+        self._local_entries: list[AgentEntry] = []
         self._agents: dict[str, _Followed] = {}
         self._new_needs: list[Need] = []
         self._is_reporting = False
@@ -71,14 +79,27 @@ class RowFollower:
         modified_at, looks = -1, 0
         every = int(ALIVE_SECONDS / LOOK_SECONDS)
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_at_machines(group))
             while True:
                 latest = _modified_at(self._registry.folder)
                 if latest != modified_at or looks % every == 0:
                     modified_at = latest
-                    self._take(await self._entries(), group, is_first=looks == 0)
+                    self._local_entries = await self._entries()
+                    self._take([*self._local_entries, *self._remote_entries], group, is_first=looks == 0)
                 self._look_at_seen_marks()
                 looks += 1
                 await pause(LOOK_SECONDS)
+
+    async def _look_at_machines(self, group: asyncio.TaskGroup) -> None:
+        """Looks for agents of other machines now and then."""
+        is_first = True
+        while True:
+            found = await asyncio.to_thread(self._remote)
+            if found or self._remote_entries:
+                self._remote_entries = found
+                self._take([*self._local_entries, *found], group, is_first=is_first)
+            is_first = False
+            await pause(ALIVE_SECONDS)
 
     def look_again(self) -> None:
         """Reads the seen marks now: this process has just written one."""

@@ -55,6 +55,8 @@ class FakeHost:
         self.says_why_streams_break = False
         self.is_mute = False
         """Whether streams end before their first event."""
+        self.stream_refusals: list[tuple[int, Fields]] = []
+        """The answers to the next streams of tasks, in place of the streams."""
         self.changed = threading.Condition()
         self._events: dict[str, list[Fields]] = {}
         self._is_ending = False
@@ -169,6 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["queue"]:
                 waiting = [task for task in self.fake.tasks.values() if task["status"] == "submitted"]
                 self._answer(200, {"tasks": waiting})
+            case ["tasks"]:
+                self._answer(200, {"tasks": [*self.fake.tasks.values()], "next_cursor": ""})
             case ["tasks", task_id, "subscribe"]:
                 self._stream(task_id)
             case ["tasks", task_id]:
@@ -265,6 +269,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         after = self.headers.get("Last-Event-ID", "")
         self.fake.resumed_after.append(after)
+        if self.fake.stream_refusals:
+            self._answer(*self.fake.stream_refusals.pop(0))
+            return
         self._begin_stream()
         if self.fake.is_mute:
             return

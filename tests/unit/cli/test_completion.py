@@ -11,8 +11,10 @@ import pytest
 
 from synapse.cli.completion_scripts import SCRIPTS, actions_of, script_path
 from synapse.store.recent import recent_tasks
+from tests.fakes.link import FakeLink
 from tests.unit.cli.conftest import Cli, HostFactory
 
+STATUS = "agents remote-agents tasks"
 HOSTILE = "$(touch pwned) `touch pwned` 'a' \"b\" : \\ \x1b[31m\ttab"
 
 
@@ -23,7 +25,7 @@ def in_shell(shell: str, home: Path, *commands: str) -> list[str]:
     programs = home / "programs"
     programs.mkdir(exist_ok=True)
     command = programs / "synapse"
-    words = f"reviewer\tcodex in ~/src\n54241e7e\t{HOSTILE}\n99887766\tplain\n"
+    words = f"reviewer\tcodex in ~/src\ncodex@box2\tcodex\n54241e7e\t{HOSTILE}\n99887766\tplain\n"
     (home / "words").write_text(words, encoding="utf-8")
     command.write_text(f'#!/bin/sh\necho "$*" >> {home}/asked\ncat {home}/words\n', encoding="utf-8")
     command.chmod(0o755)
@@ -50,20 +52,29 @@ def completed_by_bash(home: Path, *words: str) -> list[str]:
     )
 
 
+def test_bash_completes_the_machine_of_an_agent(home: Path) -> None:
+    # Bash takes `@` for the end of a word, and replaces only what follows it.
+    typed = (
+        "COMP_WORDS=(synapse send codex @ bo) COMP_CWORD=4 COMP_LINE='synapse send codex@bo' COMP_POINT=21; _synapse"
+    )
+
+    assert in_shell("bash", home, typed, "_synapse", 'printf "%s\\n" "${COMPREPLY[@]}"') == ["box2"]
+
+
 def test_bash_completes_agents_and_tasks(home: Path) -> None:
-    assert completed_by_bash(home, "synapse", "status", "") == ["reviewer", "54241e7e", "99887766"]
+    assert completed_by_bash(home, "synapse", "status", "") == ["reviewer", "codex@box2", "54241e7e", "99887766"]
     assert completed_by_bash(home, "synapse", "status", "54") == ["54241e7e"]
     assert completed_by_bash(home, "synapse", "watch", "--task", "9") == ["99887766"]
     assert completed_by_bash(home, "synapse", "cancel", "5") == ["54241e7e"]
     asked = (home / "asked").read_text(encoding="utf-8").splitlines()
-    assert asked == [f"completion --words {kinds}" for kinds in ("agents tasks", "agents tasks", "tasks", "open-tasks")]
+    assert asked == [f"completion --words {kinds}" for kinds in (STATUS, STATUS, "tasks", "open-tasks")]
 
 
 def test_bash_completes_verbs_actions_and_options(home: Path) -> None:
     assert completed_by_bash(home, "synapse", "res") == ["restart", "resolve"]
     assert completed_by_bash(home, "synapse", "keys", "") == ["create", "list", "revoke"]
     assert completed_by_bash(home, "synapse", "service", "") == ["install", "status", "uninstall"]
-    assert completed_by_bash(home, "synapse", "service", "install", "") == ["gateway", "team"]
+    assert completed_by_bash(home, "synapse", "service", "install", "") == ["gateway", "link", "team"]
     assert completed_by_bash(home, "synapse", "stop", "--f") == ["--force"]
     assert completed_by_bash(home, "synapse", "help", "broad") == ["broadcast"]
 
@@ -78,7 +89,7 @@ def test_zsh_completes_tasks_with_their_texts(home: Path) -> None:
     )
 
     assert told[0] == "reviewer:codex in ~/src"
-    assert told[1].startswith("54241e7e:$(touch pwned) `touch pwned` 'a' \"b\" : ")
+    assert told[2].startswith("54241e7e:$(touch pwned) `touch pwned` 'a' \"b\" : ")
     assert told[-1] == "99887766:plain"
 
 
@@ -179,3 +190,15 @@ def test_actions_are_read_from_the_help() -> None:
     assert actions_of("external") == ["add", "list", "send", "cancel", "remove"]
     assert actions_of("dashboard") == ["sessions", "revoke"]
     assert actions_of("send") == []
+
+
+def test_agents_of_other_machines_are_words_where_a_verb_takes_them(synapse: Cli, home: Path) -> None:
+    assert synapse("completion", "--words", "agents", "remote-agents").out.split() == []
+    with FakeLink(home).serving() as link:
+        link.start("box2")
+
+        (line,) = synapse("completion", "--words", "agents", "remote-agents").out.splitlines()
+    silent = synapse("completion", "--words", "remote-agents")
+
+    assert line.startswith("codex-8120@box2\tcodex in ")
+    assert (silent.code, silent.out.strip(), silent.err) == (0, "", "")

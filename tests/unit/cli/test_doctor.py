@@ -21,6 +21,7 @@ from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry, gateways
 from synapse.server.listener import socket_folders
 from synapse.store.file import file_lock
+from tests.fakes.link import FakeLink
 from tests.unit.cli.conftest import Cli, HostFactory
 from tests.unit.cli.fake_host import FakeHost
 
@@ -283,3 +284,18 @@ def test_stale_sockets_are_named(synapse: Cli, home: Path) -> None:
     assert "1 left by killed agents" in ran.out
     assert "rm synapse-codex-8120.sock\n" in ran.out
     assert ran.code == 0
+
+
+def test_the_fleet_is_a_line_of_a_machine_that_is_in_one(synapse: Cli, home: Path) -> None:
+    assert "fleet" not in levels(synapse)
+    with FakeLink(home).serving() as link:
+        link.join("box2")
+        link.join("box3")
+        link.away["box3"] = ""
+
+        ran = synapse("doctor")
+    silent = synapse("doctor")
+
+    assert "✓ fleet      laptop in the fleet home, with 2 other machines (away: box3)" in ran.out
+    assert "✗ fleet      the link of this machine does not run" in silent.out
+    assert silent.code == 1

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from synapse.config.fleet import FleetConfig, save_fleet
+from synapse.core.agent import AgentEntry
+from synapse.registry.files import links, own_start_time
 from synapse.services.installation import lasting_command
 from tests.fakes.systemctl import FakeSystemd
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 GATEWAY = "synapse-gateway.service"
+LINK = "synapse-link.service"
 COMMAND = "/opt/synapse/bin/synapse"
 
 
@@ -36,6 +41,39 @@ def test_installing_the_gateway_writes_its_unit_and_starts_it(synapse: Cli, syst
     assert systemd.changes() == ["daemon-reload", f"enable {GATEWAY}", f"restart {GATEWAY}"]
     assert f"{GATEWAY} runs, and starts with each login" in ran.err
     assert "loginctl enable-linger" in ran.err
+
+
+def test_a_machine_of_a_fleet_installs_its_link(synapse: Cli, systemd: FakeSystemd, units: Path, home: Path) -> None:
+    save_fleet(home, FleetConfig(fleet="shop", machine="box2", servers=("nats://127.0.0.1:4222",)))
+
+    ran = synapse("service", "install", "link")
+
+    assert ran.code == 0, ran
+    assert f'ExecStart="{COMMAND}" "link"\n' in (units / LINK).read_text(encoding="utf-8")
+    assert systemd.changes() == ["daemon-reload", f"enable {LINK}", f"restart {LINK}"]
+    assert synapse("service", "status", "link", "--json").json[0]["differs"] == []
+    assert synapse("service", "status", "gateway").code == 3
+    assert synapse("service", "uninstall", "link").code == 0
+    assert not (units / LINK).exists()
+
+
+def test_a_machine_without_a_fleet_needs_no_link(synapse: Cli, systemd: FakeSystemd, units: Path) -> None:
+    ran = synapse("service", "install", "link")
+
+    assert ran.code == 7
+    assert "belongs to no fleet" in ran.err
+    assert "synapse fleet create" in ran.err
+    assert not units.exists()
+
+
+def test_a_link_that_runs_by_itself_is_stopped_first(synapse: Cli, systemd: FakeSystemd, home: Path) -> None:
+    save_fleet(home, FleetConfig(fleet="shop", machine="box2", servers=("nats://127.0.0.1:4222",)))
+    links(home).write(AgentEntry("synapse-link", "link", pid=os.getpid(), pid_started=own_start_time()))
+
+    ran = synapse("service", "install", "link")
+
+    assert ran.code == 7
+    assert "synapse fleet stop && synapse service install link" in ran.err
 
 
 def test_installing_again_changes_nothing(synapse: Cli, systemd: FakeSystemd, units: Path) -> None:

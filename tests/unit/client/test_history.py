@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from synapse.client.history import (
     TaskHistory,
     export_fields,
     history_of,
+    sender_label,
 )
 from synapse.core.driver import (
     Answered,
@@ -29,7 +31,7 @@ from synapse.core.driver import (
     Resumed,
     Typing,
 )
-from synapse.core.message import Artifact, FilePart, Message, MessageId, Role, TextPart, text_of
+from synapse.core.message import Artifact, FilePart, Message, MessageId, Role, Sender, TextPart, text_of
 from synapse.core.task import ReceiptStep, TaskState
 from synapse.core.task_metadata import answer_noted, asking_person
 from synapse.tasks import outcomes
@@ -294,3 +296,14 @@ def test_the_page_about_histories_names_every_key_of_the_export() -> None:
     for kind, keys in kinds_shown.items():
         inner = set[str]() if kind != "receipts" else {"step", "at", "source", "evidence"}
         assert documented[kind] == keys | inner
+
+
+def test_a_sender_on_another_machine_is_named_with_its_machine() -> None:
+    task = read(TaskLog()).task
+
+    def label(sender_id: str, inbox: str) -> str:
+        return sender_label(replace(task, sender=Sender(sender_id=sender_id, inbox=inbox), sender_verified=True))
+
+    assert label("synapse-claude-8100@laptop", "laptop!reviewer") == "reviewer@laptop"
+    assert label("synapse-claude-8100@laptop", "laptop!claude@/proj") == "claude-8100@laptop"
+    assert label("synapse-claude-8100", "reviewer") == "reviewer"

@@ -18,6 +18,7 @@ from synapse.core.override import override
 from synapse.host import mentions
 from synapse.host.mentions import MentionSender
 from synapse.registry.files import FileRegistry, own_namespace
+from tests.fakes.link import FakeLink
 from tests.fakes.processes import bystander
 from tests.unit.cli.fake_host import FakeHost
 
@@ -37,8 +38,8 @@ class Prompt:
 
         self.mentions.notify = keep
 
-    def types(self, text: str) -> None:
-        self.mentions.send(self.mentions.resolve("codex") or "codex", text)
+    def types(self, text: str, target: str = "codex") -> None:
+        self.mentions.send(self.mentions.resolve(target) or target, text)
 
     async def next(self) -> tuple[str, str]:
         return await asyncio.wait_for(self._notices.get(), 30)
@@ -77,6 +78,29 @@ async def test_a_line_for_an_agent_that_has_stopped_goes_to_the_program_and_the_
         ("[coder] has stopped, so this line went to claude-8100", "synapse restart coder"),
         ("[codex-8120] has stopped, so this line went to claude-8100", "synapse restart codex-8120"),
     ]
+
+
+async def test_a_line_for_an_agent_on_another_machine_is_sent_and_its_answer_shown(tmp_path: Path) -> None:
+    with FakeLink(tmp_path).serving() as link:
+        host = link.start("box2")
+        host.on_send = lambda task: host.answer(task, "all green")
+        prompt = Prompt(FileRegistry(tmp_path / "registry"))
+
+        prompt.types("run the tests", "codex@box2")
+        told = [await prompt.next(), await prompt.next()]
+        prompt.types("hi", "codex@box9")
+        refused = await prompt.next()
+        prompt.mentions.stop()
+
+    assert told[0][0].startswith("[→ codex-8120@box2] sent  (task ")
+    assert told[1][0] == "[← codex-8120@box2] all green"
+    assert refused[0] == "[→ codex@box9] not sent: the fleet has no machine 'box9'  Your text: hi"
+
+
+async def test_a_line_that_names_a_machine_is_the_programs_without_a_fleet(tmp_path: Path) -> None:
+    prompt = Prompt(FileRegistry(tmp_path / "registry"))
+
+    assert prompt.mentions.resolve("codex@box2") == ""
 
 
 async def test_a_suspended_host_gets_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from synapse.mcp import local
 from synapse.mcp.local import LocalTools, RunningCall
 from synapse.mcp.tools import AGENT_TOOLS, ToolResult
 from synapse.registry.files import FileRegistry
+from tests.fakes.link import FakeLink
 from tests.unit.cli.conftest import HostFactory, become
 from tests.unit.cli.fake_host import FakeHost, Fields
 
@@ -325,3 +326,47 @@ def test_a_message_whose_wait_could_not_be_opened_has_certainly_not_arrived(
 
     assert failed.value.hint == "the message was not sent"
     assert codex.requests == []
+
+
+def test_agents_of_other_machines_are_listed_with_their_machine(claude: FakeHost, home: Path, run: Run) -> None:
+    assert len(run("agents").blocks[0].splitlines()) == 1
+    with FakeLink(home).serving() as link:
+        link.start("box2")
+        link.join("box3")
+        link.away["box3"] = "2026-11-17T09:00:00Z"
+
+        own, remote, away = run("agents").blocks[0].splitlines()
+    silent = run("agents").blocks[0].splitlines()
+
+    assert own.startswith("claude-8100 (you): ready")
+    assert remote.startswith("codex-8120@box2 (codex): ready - the prompt is empty")
+    assert away == "machine box3: away since 2026-11-17T09:00:00Z; its agents too"
+    assert silent[1].startswith("Agents on other machines are not known now: the link of this machine does not run")
+
+
+def test_an_answer_comes_from_an_agent_on_another_machine(claude: FakeHost, home: Path, run: Run) -> None:
+    with FakeLink(home).serving() as link:
+        codex = link.start("box2")
+        codex.on_send = answering(claude, "42")
+
+        result = run("send", to="codex@box2", text="what?", wait="answer")
+        shown = run("status", of="codex@box2")
+
+    assert result.blocks[1] == "42"
+    assert "answered by codex-8120@box2" in result.blocks[0]
+    assert shown.blocks[0].startswith("codex-8120@box2: ready")
+
+
+@pytest.mark.parametrize(("machine", "is_mine"), [("laptop", True), ("box2", False)])
+def test_an_agent_cancels_on_another_machine_what_it_has_sent_itself(
+    claude: FakeHost, home: Path, *, machine: str, is_mine: bool
+) -> None:
+    with FakeLink(home).serving() as link:
+        codex = link.start("box2")
+        metadata = {"sender": {"sender_id": f"{claude.entry.agent_id}@{machine}"}, "sender_inbox": f"{machine}!x"}
+        task = codex.open({"message": {"role": "user", "parts": []}, "metadata": metadata})
+        tools = new_tools(home, found=(codex.entry, task))
+
+        tools.run(BY_NAME["cancel"].read({"task": task["id"]}), RunningCall(lambda _doing: None))
+
+    assert (task["status"] == "canceled") is is_mine

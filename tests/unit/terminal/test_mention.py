@@ -37,7 +37,7 @@ class PersonAtPrompt:
 
     def __init__(self) -> None:
         self.program = LineProgram()
-        self.mentions = MentionLine(lambda name: name if name == "codex" else "", CLEAR)
+        self.mentions = MentionLine(lambda name: name if name in ("codex", "codex@box2") else "", CLEAR)
         self.sent: list[tuple[str, str]] = []
         self.notices: list[str] = []
         self.passed = bytearray()
@@ -86,6 +86,16 @@ def test_a_line_for_an_agent_is_sent_and_the_prompt_is_left_empty() -> None:
     assert person.program.line.text == ""
 
 
+def test_a_line_for_an_agent_on_another_machine_is_sent() -> None:
+    person = PersonAtPrompt()
+
+    person.types("@codex@box2 review", " this", ENTER)
+    person.types("@@codex@box2 is a name", ENTER)
+
+    assert person.sent == [("codex@box2", "review this")]
+    assert person.program.submitted == ["@codex@box2 is a name"]
+
+
 def test_a_whole_line_in_one_read_waits_until_the_screen_shows_it() -> None:
     person = PersonAtPrompt()
 
@@ -97,7 +107,10 @@ def test_a_whole_line_in_one_read_waits_until_the_screen_shows_it() -> None:
     assert person.sent == [("codex", "hi")]
 
 
-@pytest.mark.parametrize("line", ["hello", "mail me@codex hi", "@nobody hi", "@codex", "@codex ", "@", " @codex hi"])
+@pytest.mark.parametrize(
+    "line",
+    ["hello", "mail me@codex hi", "@nobody hi", "@codex", "@codex ", "@", " @codex hi", "@codex@box9 hi", "@codex@ hi"],
+)
 def test_any_other_line_is_the_programs(line: str) -> None:
     person = PersonAtPrompt()
 

@@ -1,0 +1,541 @@
+"""`synapse fleet`: creates a fleet of machines, lets machines in and out, and shows how it is.
+
+Only a person changes a fleet. nats-py is loaded by the actions that connect, and `status` and `outbox` ask the link.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import ActionParser, VerbParser
+from synapse.cli.person import require_deciding_person
+from synapse.cli.tables import table
+from synapse.client.lines import plain
+from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, ask_link
+from synapse.client.times import ago, lasting
+from synapse.config.fleet import (
+    EXTRA_ACTIONS,
+    FleetConfig,
+    checked_extra_actions,
+    load_fleet,
+    save_fleet,
+    without_password,
+)
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings, load_settings
+from synapse.core.errors import CommandMissing, Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError
+from synapse.core.json_text import object_in, objects_in
+from synapse.fleet.names import is_machine_name
+from synapse.registry.files import gateways
+
+if TYPE_CHECKING:
+    from synapse.link.server import FleetServer
+
+SUMMARIES: Final = {
+    "create": "make a fleet, with this machine as its first and its server",
+    "invite": "print an invitation for another machine, valid once and for ten minutes",
+    "join": "join a fleet by an invitation, or over a NATS server that others run",
+    "status": "show the machines of the fleet, and this machine's connection",
+    "outbox": "list messages to other machines that are not settled; cancel one",
+    "allow": "let the people of another machine do more here",
+    "leave": "end this machine's membership",
+    "remove": "remove another machine; it is cut off at once",
+    "start": "start this machine's link, and the fleet's server if it is run here",
+    "stop": "stop this machine's link, and the fleet's server if it is run here",
+    "doctor": "check the fleet from here: connection, rights, server, clock, versions",
+}
+EXAMPLES: Final = {
+    "": """
+synapse fleet create                          on a machine that stays on
+synapse fleet invite box2                     there, for the machine that joins
+synapse fleet join synapse-fleet-1:eyJm…      on box2
+synapse send codex@box2 "hello" --response    from any of them
+synapse fleet allow laptop approve,attach     on box2: people at laptop may do that here
+synapse fleet status
+""",
+    "create": """
+synapse fleet create                             listens on all addresses, with TLS
+synapse fleet create --name hub --listen 192.168.1.5:4222
+synapse fleet create --address fleet.example.org:4222    others reach it by that name
+""",
+    "invite": """
+synapse fleet invite box2
+synapse fleet invite office --gateway            it may serve a gateway for the whole fleet
+synapse fleet invite box2 --json                 {"invitation": "…", …}
+""",
+    "join": """
+synapse fleet join synapse-fleet-1:eyJm…
+synapse fleet join - < invitation.txt
+synapse fleet join tls://nats.example.org:4222 --creds box2.creds --as box2
+""",
+    "status": "synapse fleet status\nsynapse fleet status --json",
+    "outbox": "synapse fleet outbox\nsynapse fleet outbox --cancel 1a2b3c4d",
+    "allow": "synapse fleet allow laptop approve,attach\nsynapse fleet allow laptop none",
+    "leave": "synapse fleet leave",
+    "remove": "synapse fleet remove box3",
+    "start": "synapse fleet start",
+    "stop": "synapse fleet stop",
+    "doctor": "synapse fleet doctor\nsynapse fleet doctor --json",
+}
+NOTHING: Final = "none"
+
+
+def run_fleet(arguments: list[str]) -> int:
+    """Runs an action on the fleet and returns the exit code."""
+    options = _parser().parse_args(arguments)
+    # What the parts of a link log here, an error or a finding says.
+    logging.getLogger("synapse").addHandler(logging.NullHandler())
+    return _ACTIONS[options.action](load_settings(), options)
+
+
+def _parser() -> VerbParser:
+    parser = VerbParser("fleet", examples=EXAMPLES[""], json=False)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
+    made = {
+        name: actions.add_parser(name, help=text, examples=EXAMPLES[name], summary=text)
+        for name, text in SUMMARIES.items()
+    }
+    create, join = made["create"], made["join"]
+    create.add_argument("--name", default="", help="the name of this machine (default: its host name)")
+    create.add_argument("--fleet", default="fleet", metavar="NAME", help="the name of the fleet (default: fleet)")
+    create.add_argument("--listen", default="", metavar="HOST:PORT", help="where the server listens (default: all)")
+    create.add_argument("--address", default="", metavar="HOST:PORT", help="where other machines reach it")
+    made["invite"].add_argument("name", metavar="NAME", help="the name of the machine that joins")
+    made["invite"].add_argument("--gateway", action="store_true", help="it may serve a gateway for the whole fleet")
+    join.add_argument(
+        "invitation", metavar="INVITATION", help="or `-` for standard input, or the address of a NATS server"
+    )
+    join.add_argument("--creds", default="", metavar="FILE", help="credentials for that NATS server")
+    join.add_argument("--ca", default="", metavar="FILE", help="the certificate authority of that NATS server")
+    join.add_argument(
+        "--insecure", action="store_true", help="also without TLS, in a network of your own such as a VPN"
+    )
+    join.add_argument("--as", dest="machine", default="", metavar="NAME", help="the name of this machine there")
+    join.add_argument("--gateway", action="store_true", help="it serves a gateway; that NATS server must allow it")
+    made["outbox"].add_argument(
+        "--cancel", default="", metavar="TASK", help="take back a message that was not accepted"
+    )
+    made["allow"].add_argument("name", metavar="MACHINE")
+    made["allow"].add_argument(
+        "actions", metavar="ACTIONS", help=f"some of {','.join(EXTRA_ACTIONS)}; or `{NOTHING}` to take them back"
+    )
+    made["leave"].add_argument("--end-fleet", action="store_true", help="also if this machine runs the fleet's server")
+    made["remove"].add_argument("name", metavar="MACHINE")
+    return parser
+
+
+def _create(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("create a fleet")
+    _require_nats()
+    from synapse.link.membership import NewFleet, create_fleet, default_machine_name
+
+    name = options.name or default_machine_name()
+    if not name:
+        raise InvalidRequest("the host name of this machine has no usable letter", hint="give a name: --name NAME")
+    wanted = NewFleet(machine=name, fleet=options.fleet, listen=options.listen, address=options.address)
+    config = create_fleet(settings.home, settings.logs, wanted)
+    members = _server(settings).members()
+    pid = _start_link(settings)
+    if options.json:
+        print_json({**_membership(config), "addresses": list(members.servers), "link": pid})
+        return DONE
+    print_notice(
+        f"Fleet '{config.fleet}' created; this machine is '{config.machine}'.\n"
+        f"Its server listens on {members.listen}, and other machines reach it at {', '.join(members.servers)}.\n"
+        "Next:  synapse fleet invite NAME       for each other machine\n"
+        "       synapse service install link    starts all this with the machine"
+    )
+    _name_gateways(settings, config)
+    return DONE
+
+
+def _invite(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("invite machines into a fleet")
+    _require_nats()
+    from synapse.link.membership import invite
+
+    invitation = invite(settings.home, settings.logs, options.name, is_gateway=options.gateway)
+    _start_link(settings)
+    text = invitation.text()
+    if options.json:
+        expires = datetime.fromtimestamp(invitation.expires_at).astimezone().isoformat(timespec="seconds")
+        print_json(
+            {
+                "invitation": text,
+                "machine": invitation.machine,
+                "gateway": invitation.is_gateway,
+                "addresses": list(invitation.servers),
+                "expires_at": expires,
+            }
+        )
+        return DONE
+    print_notice(f"On {invitation.machine}, within ten minutes (it is valid once):\n")
+    print_result(f"synapse fleet join {text}")
+    return DONE
+
+
+def _join(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("join a fleet")
+    _require_nats()
+    from synapse.link.membership import default_machine_name, join_by_invitation, join_nats
+
+    text = sys.stdin.read().strip() if options.invitation == "-" else options.invitation
+    text = text.removeprefix("synapse fleet join ").strip()
+    warning = ""
+    if "://" in text:
+        name = options.machine or default_machine_name()
+        config = join_nats(
+            settings.home,
+            text,
+            name,
+            creds=options.creds,
+            ca=options.ca,
+            insecure=options.insecure,
+            is_gateway=options.gateway,
+        )
+    else:
+        given_options = {"--creds": options.creds, "--ca": options.ca, "--as": options.machine}
+        for option, given in {**given_options, "--insecure": options.insecure}.items():
+            if given:
+                raise InvalidRequest(f"{option} is for a NATS server that others run; an invitation has it all")
+        if options.gateway:
+            raise InvalidRequest(
+                "whether a machine is a gateway is in its invitation",
+                hint="`synapse fleet invite NAME --gateway` makes one for a gateway",
+            )
+        config, warning = join_by_invitation(settings.home, text)
+    pid = _start_link(settings)
+    if options.json:
+        print_json({**_membership(config), "link": pid, **({"warning": warning} if warning else {})})
+        return DONE
+    print_notice(
+        f"This machine is '{config.machine}' in the fleet '{config.fleet}'.\n"
+        "Next:  synapse list --all              shows the agents of all machines\n"
+        "       synapse service install link    starts the link with the machine"
+    )
+    _name_gateways(settings, config)
+    if warning:
+        print_notice(f"Warning: {warning}")
+    return DONE
+
+
+def _status(settings: Settings, options: Namespace) -> int:
+    config = _require_member(settings)
+    from synapse.link.background import read_status
+
+    told = read_status(settings.home, settings.logs)
+    if options.json:
+        print_json(told)
+        return DONE
+    now = SystemClock().now()
+    if told.get("connected"):
+        print_result(f"{config.machine} in the fleet '{config.fleet}': connected to {_text(told, 'server')}")
+    else:
+        print_result(f"{config.machine} in the fleet '{config.fleet}': not connected: {_text(told, 'problem')}")
+    own = {"name": config.machine, "version": told.get("version"), "agents": told.get("agents")}
+    rows = [_machine_row(machine, config, now) for machine in (own, *objects_in(told, "machines"))]
+    print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "MAY HERE"), rows, elastic=4))
+    outbox = object_in(told, "outbox")
+    if count := outbox.get("open"):
+        sent = ago(outbox.get("oldest"), now)
+        many = f"{count} messages wait in the outbox, the oldest sent {sent}."
+        print_result(f"1 message waits in the outbox, sent {sent}." if count == 1 else many)
+    if (percent := outbox.get("percent") or 0) >= NEARLY_FULL:
+        print_result(f"The outbox is {percent} % full: {plain(_text(outbox, 'nearest'))}.")
+    notes: list[Any] = told.get("notes") or []
+    for note in notes:
+        at, _, text = plain(str(note)).partition(" ")
+        print_notice(f"{ago(at, now)}: {text}")
+    return DONE
+
+
+def _machine_row(machine: dict[str, Any], config: FleetConfig, now: datetime) -> tuple[str, ...]:
+    name = _text(machine, "name")
+    since = lasting(machine.get("since"), now)
+    is_own = name == config.machine
+    present = "this machine" if is_own else "yes" if machine.get("present") else f"away {since}".strip()
+    return (
+        name,
+        present,
+        _text(machine, "version"),
+        _text(machine, "agents") or "0",
+        "-" if is_own else ",".join(sorted(config.allowed(name))) or "send",
+    )
+
+
+def _outbox(settings: Settings, options: Namespace) -> int:
+    _require_member(settings)
+    home = str(settings.home)
+    if options.cancel:
+        row = object_in(ask_link(home, "POST", "/fleet/outbox/cancel", {"task_id": options.cancel}), "message")
+        if options.json:
+            print_json(row)
+            return DONE
+        state = _text(row, "state")
+        if state == OPEN:
+            state = f"taken back; {_text(row, 'to')} has yet to confirm it"
+        print_notice(f"{_text(row, 'task_id')[:8]} to {_text(row, 'target')}: {state}")
+        return DONE
+    told = ask_link(home, "GET", "/fleet/outbox")
+    _add_reasons(objects_in(told, "messages"), home)
+    if options.json:
+        print_json(told)
+        return DONE
+    now = SystemClock().now()
+    rows = [
+        (
+            _text(row, "task_id")[:8],
+            _text(row, "target"),
+            _text(row, "kind"),
+            _text(row, "state"),
+            ago(row.get("created_at"), now),
+            ago(row.get("expires_at"), now),
+            str(row.get("attempts", "")),
+            _text(row, "why"),
+        )
+        for row in objects_in(told, "messages")
+        if _text(row, "state") != SETTLED
+    ]
+    if rows:
+        print_result(table(("TASK", "TO", "KIND", "STATE", "SENT", "EXPIRES", "TRIES", "WHY"), rows, elastic=7))
+    else:
+        print_notice("Every message to another machine is settled.  (--json lists them)")
+    return DONE
+
+
+def _add_reasons(messages: list[dict[str, Any]], home: str) -> None:
+    """Adds why messages wait, as far as the link can tell."""
+    waiting = [row for row in messages if row.get("state") == OPEN and not row.get("why")]
+    if not waiting:
+        return
+    with suppress(SynapseError):
+        told = ask_link(home, "GET", "/fleet/status")
+        present = {_text(machine, "name") for machine in objects_in(told, "machines") if machine.get("present")}
+        for row in waiting:
+            to = _text(row, "to")
+            row["why"] = f"{to} has not taken it yet" if to in present else f"{to} is away"
+            if not told.get("connected"):
+                row["why"] = "this machine has no connection"
+
+
+def _allow(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("allow other machines to do something here")
+    config = _require_member(settings)
+    if options.name == config.machine:
+        raise InvalidRequest("this machine needs no permission of its own")
+    if not is_machine_name(options.name):
+        raise InvalidRequest(f"'{options.name}' is no name of a machine", hint="`synapse fleet status` lists them")
+    words = [word for piece in options.actions.split(",") if (word := piece.strip())]
+    actions = frozenset[str]() if words == [NOTHING] else checked_extra_actions(words)
+    rest = {machine: allowed for machine, allowed in config.allow.items() if machine != options.name}
+    save_fleet(settings.home, replace(config, allow={**rest, options.name: actions} if actions else rest))
+    warning = _unknown_machine(settings, options.name) if actions else ""
+    if options.json:
+        given = {"machine": options.name, "actions": sorted(actions)}
+        print_json({**given, **({"warning": warning} if warning else {})})
+        return DONE
+    if actions:
+        print_notice(f"People at {options.name} may {', '.join(sorted(actions))} here. Agents there never approve.")
+    else:
+        print_notice(f"{options.name} may send, and read and cancel what it has sent.")
+    if warning:
+        print_notice(f"Warning: {warning}")
+    return DONE
+
+
+def _unknown_machine(settings: Settings, name: str) -> str:
+    """Returns a warning if the fleet surely has no such machine; empty without a link or a connection."""
+    with suppress(SynapseError):
+        told = ask_link(str(settings.home), "GET", "/fleet/status")
+        known = [_text(machine, "name") for machine in objects_in(told, "machines")]
+        if told.get("connected") and not told.get("machines_unknown") and name not in known:
+            return f"the fleet has no machine '{name}' now; this counts when it joins  (synapse fleet status)"
+    return ""
+
+
+def _leave(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("leave a fleet")
+    config = _require_member(settings)
+    _require_nats()
+    from synapse.link.background import stop_link
+    from synapse.link.membership import leave
+
+    if config.runs_server and not options.end_fleet:
+        others = sorted(_server(settings).members().machines.keys() - {config.machine})
+        if others:
+            raise Conflict(
+                f"this machine runs the fleet's server: without it {', '.join(others)} cannot reach each other",
+                hint="`synapse fleet leave --end-fleet` ends the fleet",
+            )
+    stop_link(settings.home)
+    left = leave(settings.home, settings.logs)
+    if options.json:
+        counts = {"unsent": left.unsent, "unanswered": left.unanswered}
+        print_json({"left": config.fleet, "machine": config.machine, "kept_in": str(left.kept_in), **counts})
+        return DONE
+    print_notice(f"This machine has left the fleet '{config.fleet}'. Its files are kept in {left.kept_in}.")
+    if left.unsent:
+        print_notice(f"Messages that no other machine had accepted, and that are not sent any more: {left.unsent}.")
+    if left.unanswered:
+        print_notice(f"Messages that were accepted, and whose answers do not come any more: {left.unanswered}.")
+    if not config.runs_server and not config.creds:
+        print_notice(f"On the machine with the server, `synapse fleet remove {config.machine}` takes its key away.")
+    _name_gateways(settings, config)
+    return DONE
+
+
+def _remove(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("remove machines from a fleet")
+    _require_nats()
+    from synapse.link.membership import remove
+
+    is_cut_off = remove(settings.home, settings.logs, options.name)
+    if options.json:
+        print_json({"removed": options.name, "cut_off": is_cut_off})
+        return DONE
+    if is_cut_off:
+        print_notice(f"{options.name} is removed: its key is refused from now on, and it has no connection.")
+    else:
+        print_notice(
+            f"{options.name} is removed, but the fleet's server has not confirmed that its connection has ended.\n"
+            "`synapse fleet doctor` checks the server; its key is refused when the server has read the change."
+        )
+    print_notice(
+        f"Other machines that allowed it more keep that for its name, also if another machine gets the name:\n"
+        f"`synapse fleet allow {options.name} none` there takes it back."
+    )
+    return DONE
+
+
+def _start(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("start the link")
+    config = _require_member(settings)
+    _require_nats()
+    if config.runs_server:
+        _server(settings).start()
+    pid = _start_link(settings)
+    if options.json:
+        print_json({"link": pid})
+    else:
+        print_notice(f"The link runs (pid {pid}).  (synapse fleet status)")
+    return DONE
+
+
+def _stop(settings: Settings, options: Namespace) -> int:
+    require_deciding_person("stop the link")
+    config = _require_member(settings)
+    _require_nats()
+    from synapse.link.background import stop_link
+
+    stopped = stop_link(settings.home)
+    if config.runs_server:
+        _server(settings).stop()
+    if options.json:
+        print_json({"stopped": stopped})
+    else:
+        print_notice("The link is stopped." if stopped else "The link did not run.")
+    return DONE
+
+
+def _doctor(settings: Settings, options: Namespace) -> int:
+    _require_member(settings)
+    _require_nats()
+    from synapse.cli.doctor import MARKS, PROBLEM
+    from synapse.cli.fleet_doctor import examine_fleet
+
+    findings = examine_fleet(settings)
+    problems = [finding for finding in findings if finding.level == PROBLEM]
+    if options.json:
+        print_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
+        return FAILED if problems else DONE
+    for finding in findings:
+        print_result(f"{MARKS[finding.level]} {finding.subject:<12} {finding.text}")
+        if finding.advice:
+            print_result(f"  {'':<12} → {finding.advice}")
+    return FAILED if problems else DONE
+
+
+_ACTIONS: Mapping[str, Callable[[Settings, Namespace], int]] = {
+    "create": _create,
+    "invite": _invite,
+    "join": _join,
+    "status": _status,
+    "outbox": _outbox,
+    "allow": _allow,
+    "leave": _leave,
+    "remove": _remove,
+    "start": _start,
+    "stop": _stop,
+    "doctor": _doctor,
+}
+
+
+def _require_nats() -> None:
+    """Raises CommandMissing if the packages of the extra `fleet` are not installed."""
+    try:
+        __import__("nats")
+        __import__("nkeys")
+    except ImportError as error:
+        raise CommandMissing(
+            f"a fleet needs the package {error.name or 'nats'}, which is not installed",
+            hint="pip install 'synapse-a2a[fleet]'   (with the server: 'synapse-a2a[fleet-server]')",
+        ) from error
+
+
+def _require_member(settings: Settings) -> FleetConfig:
+    config = load_fleet(settings.home)
+    if config is None:
+        raise NotInFleet
+    return config
+
+
+def _server(settings: Settings) -> FleetServer:
+    from synapse.link.server import FleetServer
+
+    return FleetServer(settings.home, settings.logs)
+
+
+def _start_link(settings: Settings) -> int:
+    """Starts the link unless it runs, and returns its pid. Raises LinkDown: the membership is kept."""
+    from synapse.link.background import start_link
+
+    try:
+        return start_link(settings.home, settings.logs).pid
+    except SynapseError as error:
+        raise LinkDown(
+            f"the membership is stored, but the link does not start: {error}",
+            hint=f"{error.hint}\n`synapse fleet start` tries again".strip(),
+        ) from error
+
+
+def _name_gateways(settings: Settings, config: FleetConfig) -> None:
+    """Tells the person to restart the gateways that run here: they read the membership when they start."""
+    running = gateways(settings.home).entries() if config.replica else []
+    if running:
+        addresses = ", ".join(sorted(entry.endpoint for entry in running))
+        print_notice(
+            f"Restart the gateway at {addresses}, so that it notices:  synapse stop gateway, then start it again"
+        )
+
+
+def _membership(config: FleetConfig) -> dict[str, Any]:
+    return {
+        "fleet": config.fleet,
+        "machine": config.machine,
+        "servers": [without_password(server) for server in config.servers],
+        "gateway": config.is_gateway,
+        "runs_server": config.runs_server,
+    }
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    return plain(str(fields.get(name) or ""))

@@ -1,0 +1,214 @@
+"""`synapse fleet doctor`: tries from this machine what a fleet needs, and what it must refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from synapse import __version__
+from synapse.cli.doctor import NOTE, OK, PROBLEM, Finding
+from synapse.client.lines import plain
+from synapse.client.link import NEARLY_FULL
+from synapse.client.times import span
+from synapse.config.fleet import FleetConfig, load_fleet
+from synapse.config.process import SystemClock, run
+from synapse.config.settings import Settings
+from synapse.core.errors import NotInFleet, SynapseError
+from synapse.core.json_text import object_in, objects_in
+from synapse.fleet import names
+from synapse.fleet.bus import BusError, NobodyThere, NotAllowed, NotConnected
+from synapse.link import certificates
+from synapse.link.background import read_status
+from synapse.link.nats_bus import NatsBus, access_of
+from synapse.link.server import RENEW_DAYS, FleetServer, checked_binary
+
+CONNECT_SECONDS: Final = 5.0
+OLD_SECONDS: Final = 600.0
+"""A message that waits for longer, while its machine is present, is a problem."""
+FULL: Final = 95
+"""How much of its limits the outbox uses, in percent, when messages are refused already or soon."""
+CLOCK_SECONDS: Final = 60.0
+SOMEBODY_ELSE: Final = "somebody-else"
+NOBODY: Final = "nobody"
+"""To whom it writes as somebody else: no machine."""
+
+
+def examine_fleet(settings: Settings) -> list[Finding]:
+    """Runs all checks. Raises NotInFleet."""
+    config = load_fleet(settings.home)
+    if config is None:
+        raise NotInFleet
+    return [*_link(settings), *_server(settings, config), *run(_connection(settings, config))]
+
+
+def _link(settings: Settings) -> Iterator[Finding]:
+    try:
+        told = read_status(settings.home, settings.logs)
+    except SynapseError as error:
+        yield Finding(PROBLEM, "link", str(error), error.hint)
+        return
+    version = str(told.get("version") or "")
+    if version and version != __version__:
+        yield Finding(
+            NOTE, "link", f"it runs version {version}, and this is {__version__}", "synapse fleet stop; start"
+        )
+    elif told.get("connected"):
+        yield Finding(OK, "link", "it runs, connected")
+    else:
+        yield Finding(NOTE, "link", "it runs, and tries to connect")
+    yield from _outbox(object_in(told, "outbox"))
+    others = {str(machine.get("version") or "") for machine in objects_in(told, "machines")} - {"", __version__}
+    if not told.get("connected"):
+        return
+    if others:
+        yield Finding(NOTE, "versions", f"other machines run {', '.join(sorted(others))}", "upgrade them one by one")
+    else:
+        yield Finding(OK, "versions", f"all machines that are present run {__version__}")
+
+
+def _outbox(outbox: dict[str, Any]) -> Iterator[Finding]:
+    count = outbox.get("open") or 0
+    try:
+        oldest = datetime.fromisoformat(str(outbox.get("oldest")))
+        age = (SystemClock().now() - oldest).total_seconds()
+    except (ValueError, TypeError):
+        age = 0.0
+    percent = outbox.get("percent") or 0
+    if percent >= NEARLY_FULL:
+        text = f"it is {percent} % full: {outbox.get('nearest')}"
+        yield Finding(PROBLEM if percent >= FULL else NOTE, "outbox", plain(text), "synapse fleet outbox")
+    elif count and age > OLD_SECONDS:
+        yield Finding(NOTE, "outbox", f"{count} messages wait, the oldest for {span(age)}", "synapse fleet outbox")
+    else:
+        yield Finding(OK, "outbox", "1 message waits" if count == 1 else f"{count} messages wait")
+
+
+def _server(settings: Settings, config: FleetConfig) -> Iterator[Finding]:
+    if not config.runs_server:
+        return
+    server = FleetServer(settings.home, settings.logs)
+    try:
+        checked_binary()
+        yield Finding(OK, "binary", "nats-server is the one that this version knows")
+    except SynapseError as error:
+        yield Finding(PROBLEM, "binary", str(error), error.hint)
+    if server.process() is None:
+        yield Finding(PROBLEM, "server", "the fleet's NATS server does not run", "synapse fleet start")
+    else:
+        yield Finding(OK, "server", f"it listens on {server.members().listen}")
+    yield _sync(server)
+    if server.members().uses_tls:
+        yield _certificate(certificates.days_left(server.folder, SystemClock().now()))
+
+
+def _sync(server: FleetServer) -> Finding:
+    try:
+        told = json.loads((server.folder / "nats.conf").read_bytes())["jetstream"]["sync_interval"]
+    except (OSError, ValueError, KeyError, TypeError):
+        told = "unknown"
+    if told == "always":
+        return Finding(OK, "disk", "the server acknowledges a message when it is on the disk (sync_interval: always)")
+    return Finding(
+        PROBLEM, "disk", f"a power cut loses acknowledged messages (sync_interval: {told})", "synapse fleet stop; start"
+    )
+
+
+def _certificate(days: int) -> Finding:
+    if days < 0:
+        return Finding(
+            PROBLEM, "certificate", "the server's certificate has expired", "synapse fleet start, on its machine"
+        )
+    if days < RENEW_DAYS:
+        return Finding(NOTE, "certificate", f"the server's certificate is valid for {days} days", "its link renews it")
+    return Finding(OK, "certificate", f"the server's certificate is valid for {days} days")
+
+
+async def _connection(settings: Settings, config: FleetConfig) -> list[Finding]:
+    async with NatsBus(access_of(settings.home, config)) as bus:
+        try:
+            await bus.wait_connected(CONNECT_SECONDS)
+        except NotConnected as error:
+            there = "synapse fleet start" if config.runs_server else "`synapse fleet doctor` on the server's machine"
+            return [Finding(PROBLEM, "connection", str(error), there)]
+        return [finding async for finding in _examine_bus(bus, config)]
+
+
+async def _examine_bus(bus: NatsBus, config: FleetConfig) -> AsyncGenerator[Finding, None]:
+    yield Finding(OK, "connection", f"NATS {bus.server.get('version', '?')} at {bus.server_address}")
+    try:
+        await bus.check()
+        yield Finding(OK, "rights", "this machine may do what it needs")
+    except BusError as error:
+        yield Finding(PROBLEM, "rights", str(error), "docs/howto/fleet.md lists the rights that a machine needs")
+        return
+    yield await try_forgery(bus, config)
+    yield await _clock(bus)
+    if not config.runs_server and (certificate := bus.peer_certificate):
+        yield _certificate(certificates.days_left_of(certificate, SystemClock().now()))
+    if not config.runs_server:
+        yield Finding(NOTE, "disk", "only the server's machine can tell whether it writes before it acknowledges")
+
+
+async def try_forgery(bus: NatsBus, config: FleetConfig) -> Finding:
+    """Tries to act as another machine, in a way that reaches nobody and stores nothing if it were allowed."""
+    # The machine that runs the server deletes the entries of those that are removed.
+    buckets = () if config.runs_server else (names.PRESENCE, names.INCARNATIONS)
+    stored = [
+        names.log_subject(SOMEBODY_ELSE),
+        names.mail_subject(NOBODY, SOMEBODY_ELSE),
+        *(f"$KV.{bucket}.{SOMEBODY_ELSE}" for bucket in buckets),
+    ]
+    sent = [
+        subject(NOBODY, SOMEBODY_ELSE) for subject in (names.relay_subject, names.ask_subject, names.command_subject)
+    ]
+    tries: dict[str, Awaitable[object]] = {
+        **{subject: bus.try_to_keep(subject) for subject in stored},
+        **{subject: bus.request(subject, b"", CONNECT_SECONDS) for subject in sent},
+        "reading another's log": bus.last_kept(names.log_subject(SOMEBODY_ELSE)),
+    }
+    allowed: list[str] = []
+    problems: list[str] = []
+    for what, attempt in tries.items():
+        try:
+            await attempt
+            allowed.append(what)
+        except NotAllowed:
+            continue
+        except NobodyThere:
+            allowed.append(what)
+        except BusError as error:
+            problems.append(str(error))
+    if problems:
+        return Finding(PROBLEM, "forgery", f"it could not be tried: {problems[0]}")
+    if allowed:
+        return Finding(
+            NOTE,
+            "forgery",
+            f"the server lets this machine act as another ({', '.join(allowed)})",
+            "give each machine a user with the rights in docs/howto/fleet.md, or trust all of them",
+        )
+    if not bus.is_engine_apart:
+        return Finding(
+            NOTE,
+            "forgery",
+            "acting as another machine was refused, but a stolen key can use all of JetStream in this account",
+            "docs/howto/fleet.md says what that means",
+        )
+    return Finding(OK, "forgery", "acting as another machine was tried, and refused")
+
+
+async def _clock(bus: NatsBus) -> Finding:
+    try:
+        told = await bus.ask_engine(f"STREAM.INFO.KV_{names.PRESENCE}")
+        server_time = datetime.fromisoformat(str(told["ts"])[:19] + "+00:00")
+    except (BusError, KeyError, ValueError) as error:
+        return Finding(NOTE, "clock", f"the server's time is not known: {error}")
+    apart = (SystemClock().now() - server_time).total_seconds()
+    if abs(apart) > CLOCK_SECONDS:
+        where = "ahead of" if apart > 0 else "behind"
+        return Finding(
+            NOTE, "clock", f"it is {span(abs(apart))} {where} the server's", "set it: timedatectl set-ntp true"
+        )
+    return Finding(OK, "clock", "it agrees with the server's")

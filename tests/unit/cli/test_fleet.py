@@ -1,0 +1,347 @@
+"""`synapse fleet`: what it prints, what it refuses, and who may change a fleet. tests/fleet runs it for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.config.fleet import FleetConfig, fleet_folder, load_fleet, save_fleet
+from synapse.core.agent import AgentEntry
+from synapse.fleet.relay_io import OutboxState
+from synapse.link.database import LinkDatabase
+from synapse.link.membership import default_machine_name
+from synapse.registry.files import FileRegistry
+from tests.fakes.clock import FakeClock
+from tests.fakes.link import FakeLink
+from tests.unit.cli.conftest import Cli
+from tests.unit.link.test_database import ROW
+
+LAPTOP = FleetConfig(fleet="home", machine="laptop", servers=("tls://127.0.0.1:1",))
+CHANGES = [
+    ("create",),
+    ("invite", "box2"),
+    ("join", "synapse-fleet-1:e30"),
+    ("join", "nats://127.0.0.1:1", "--as", "box2"),
+    ("allow", "box2", "approve"),
+    ("leave",),
+    ("remove", "box2"),
+    ("start",),
+    ("stop",),
+]
+
+
+@pytest.fixture(name="link")
+def _link(home: Path) -> Iterator[FakeLink]:
+    with FakeLink(home).serving() as link:
+        yield link
+
+
+@pytest.mark.parametrize("arguments", CHANGES)
+def test_an_agent_may_not_change_the_fleet(synapse: Cli, home: Path, arguments: tuple[str, ...]) -> None:
+    save_fleet(home, LAPTOP)
+    entry = AgentEntry("synapse-claude-8100", "claude", port=8100, pid=os.getpid(), cli_pid=os.getpid())
+    FileRegistry(home / "registry").write(entry)
+
+    refused = synapse("fleet", *arguments, "--json")
+
+    assert refused.code == 7
+    assert refused.json["error"]["code"] == "person_required"
+    assert load_fleet(home) == LAPTOP
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("outbox",), ("allow", "box2", "read"), ("leave",), ("doctor",), ("invite", "box2")]
+)
+def test_without_a_fleet_it_says_how_to_get_one(synapse: Cli, arguments: tuple[str, ...]) -> None:
+    refused = synapse("fleet", *arguments, "--json")
+
+    assert refused.code == 7
+    assert refused.json["error"]["code"] == "not_in_fleet"
+    assert "synapse fleet create" in refused.json["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("create", "--name", "Not a name"), 2, "cannot name a machine"),
+        (("create", "--name", "hub", "--fleet", "my fleet"), 2, "cannot name a fleet"),
+        (("create", "--name", "hub", "--listen", "nonsense:x"), 2, "is no address"),
+        (("create", "--name", "hub", "--listen", "192.0.2.1:4222"), 2, "--listen takes an address of this machine"),
+        (("join", "hello"), 2, "not a whole invitation"),
+        (("join", "http://example.org", "--as", "box2"), 2, "no address of a NATS server"),
+        (("join", "nats://127.0.0.1:1", "--as", "box2", "--creds", "missing.creds"), 2, "there is no file"),
+        (
+            ("join", "nats://127.0.0.1:1", "--as", "box2"),
+            8,
+            "is the fleet's server running?\ncheck the address, the network and the credentials; --ca FILE names",
+        ),
+        (("join", "synapse-fleet-1:e30", "--as", "box2"), 2, "--as is for a NATS server"),
+        (("join", "synapse-fleet-1:e30", "--gateway"), 2, "`synapse fleet invite NAME --gateway` makes one"),
+        ((), 2, "ACTION"),
+        (("fly",), 2, "fly"),
+    ],
+)
+def test_mistakes_are_told_in_words(synapse: Cli, home: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    ran = synapse("fleet", *arguments)
+
+    assert ran.code == code
+    assert said in ran.err
+    assert load_fleet(home) is None
+
+
+def test_a_machine_in_a_fleet_joins_no_other(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+
+    for arguments in (("create", "--name", "hub"), ("join", "synapse-fleet-1:e30")):
+        refused = synapse("fleet", *arguments)
+        assert refused.code == 7
+        assert "'laptop' in the fleet 'home' already" in refused.err
+        assert "synapse fleet leave" in refused.err
+
+
+@pytest.mark.parametrize("arguments", [("invite", "box2"), ("remove", "box2")])
+def test_only_the_machine_with_the_server_decides_who_is_in(
+    synapse: Cli, home: Path, arguments: tuple[str, ...]
+) -> None:
+    save_fleet(home, LAPTOP)
+    (home / "fleet" / "machine.nk").write_text("a key of its own", encoding="utf-8")
+
+    refused = synapse("fleet", *arguments)
+
+    assert refused.code == 7
+    assert "where `synapse fleet create` was run" in refused.err
+
+
+def test_a_missing_package_is_told_how_to_install_it(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats", None)
+
+    refused = synapse("fleet", "join", "synapse-fleet-1:e30")
+
+    assert refused.code == 3
+    assert "pip install 'synapse-a2a[fleet]'" in refused.err
+
+
+def test_allowing_more_to_a_machine_counts_in_its_file(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+
+    assert synapse("fleet", "allow", "box2", "approve, attach", "--json").json == {
+        "machine": "box2",
+        "actions": ["approve", "attach"],
+    }
+    changed = load_fleet(home)
+    assert changed is not None
+    assert changed.allowed("box2") == {"approve", "attach"}
+
+    assert synapse("fleet", "allow", "box2", "none").code == 0
+    assert load_fleet(home) == LAPTOP
+
+
+@pytest.mark.parametrize("arguments", [("box2", "fly"), ("laptop", "approve"), ("codex@box2", "approve")])
+def test_what_cannot_be_allowed_is_refused(synapse: Cli, home: Path, arguments: tuple[str, ...]) -> None:
+    save_fleet(home, LAPTOP)
+
+    assert synapse("fleet", "allow", *arguments).code == 2
+    assert load_fleet(home) == LAPTOP
+
+
+def test_allowing_more_to_a_machine_that_the_fleet_does_not_have_is_done_with_a_warning(
+    synapse: Cli, link: FakeLink
+) -> None:
+    link.join("box2")
+
+    known, unknown = synapse("fleet", "allow", "box2", "read"), synapse("fleet", "allow", "bxo2", "read")
+    taken_back = synapse("fleet", "allow", "bxo2", "none")
+    link.status = {"connected": False}
+    uncertain = synapse("fleet", "allow", "box9", "read", "--json")
+
+    assert (known.code, unknown.code, taken_back.code) == (0, 0, 0)
+    assert "Warning" not in known.err + taken_back.err
+    assert unknown.err.splitlines()[1] == (
+        "Warning: the fleet has no machine 'bxo2' now; this counts when it joins  (synapse fleet status)"
+    )
+    assert uncertain.json == {"machine": "box9", "actions": ["read"]}
+
+
+def test_the_status_shows_the_machines_and_what_they_may_do_here(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    link.join("box3")
+    link.away["box3"] = "2020-01-01T00:00:00Z"
+    link.status = {
+        "server": "hub:4222",
+        "outbox": {"open": 2, "oldest": "2020-01-01T00:00:00Z"},
+        "notes": ["2020-01-01T00:00:00Z box2 has another version"],
+    }
+    synapse("fleet", "allow", "box2", "read")
+
+    shown = synapse("fleet", "status")
+
+    assert shown.code == 0
+    assert "laptop in the fleet 'home': connected to hub:4222" in shown.out
+    rows = [line.split() for line in shown.out.splitlines()[2:5]]
+    assert [row[0] for row in rows] == ["laptop", "box2", "box3"]
+    assert rows[0][1:3] == ["this", "machine"]
+    assert "away" in shown.out
+    assert "read" in shown.out
+    assert "2 messages wait in the outbox, the oldest sent 2020-01-01." in shown.out
+    assert "2020-01-01: box2 has another version" in shown.err
+    assert synapse("fleet", "status", "--json").json["connected"] is True
+    link.status = {"outbox": {"open": 1, "oldest": "2020-01-01T00:00:00Z"}}
+    assert "1 message waits in the outbox, sent 2020-01-01." in synapse("fleet", "status").out
+    assert "% full" not in shown.out
+
+
+def test_the_status_and_the_doctor_say_when_the_outbox_is_nearly_full(synapse: Cli, link: FakeLink) -> None:
+    told = {"open": 930, "oldest": "2020-01-01T00:00:00Z", "percent": 93, "nearest": "930 of 1000 messages to box2"}
+    link.status = {"outbox": told}
+
+    shown = synapse("fleet", "status")
+    nearly = synapse("fleet", "doctor")
+    link.status = {"outbox": {**told, "percent": 100}}
+    full = synapse("fleet", "doctor")
+
+    assert "The outbox is 93 % full: 930 of 1000 messages to box2." in shown.out
+    assert "it is 93 % full: 930 of 1000 messages to box2" in nearly.out
+    assert "it is 100 % full" in full.out
+
+
+def test_the_status_without_connection_says_why(synapse: Cli, link: FakeLink) -> None:
+    link.status = {"connected": False, "problem": "nothing listens at hub:4222"}
+
+    shown = synapse("fleet", "status")
+
+    assert "not connected: nothing listens at hub:4222" in shown.out
+
+
+def test_the_doctor_without_connection_says_nothing_of_other_machines(synapse: Cli, link: FakeLink) -> None:
+    link.status = {"connected": False, "machines": [], "outbox": {"open": 1}}
+
+    found = synapse("fleet", "doctor")
+
+    assert "· link         it runs, and tries to connect\n" in found.out
+    assert "✓ outbox       1 message waits\n" in found.out
+    assert "versions" not in found.out
+    assert "→ `synapse fleet doctor` on the server's machine" in found.out
+
+
+def test_a_link_that_does_not_run_is_told(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+
+    refused = synapse("fleet", "status")
+
+    assert refused.code == 8
+    assert "does not run" in refused.err
+
+
+def test_a_link_that_has_ended_is_told_with_its_reason(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+    log, output = home / "logs" / "synapse-link.log", home / "logs" / "synapse-link.out"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("{}\n", encoding="utf-8")
+    error = {"code": "conflict", "message": "another link runs under the name laptop", "hint": "the disk was copied?"}
+    output.write_text(json.dumps({"error": error}) + "\n", encoding="utf-8")
+
+    shown, found = synapse("fleet", "status"), synapse("fleet", "doctor")
+    os.utime(output, (0, 0))
+    later = synapse("fleet", "status")
+
+    reason = "the link of this machine has ended: another link runs under the name laptop"
+    assert (shown.code, shown.err) == (8, f"Error: {reason}\nthe disk was copied?\n")
+    assert reason in found.out
+    assert reason not in later.err
+
+
+def test_the_outbox_lists_messages_and_takes_one_back(synapse: Cli, link: FakeLink) -> None:
+    assert "settled" in synapse("fleet", "outbox").err
+    link.messages = [
+        {
+            "message_id": "m1",
+            "task_id": "1a2b3c4d5e",
+            "to": "box2",
+            "target": "codex@box2",
+            "kind": "send",
+            "state": "open",
+            "created_at": "2020-01-01T00:00:00Z",
+            "expires_at": "2020-01-02T00:00:00Z",
+            "attempts": 3,
+            "why": "box2 is away",
+        }
+    ]
+
+    link.messages.append({**link.messages[0], "message_id": "m2", "target": "old@box2", "state": "settled"})
+
+    listed = synapse("fleet", "outbox")
+    assert "codex@box2" in listed.out
+    assert "old@box2" not in listed.out
+    assert "box2 is away" in listed.out
+    assert synapse("fleet", "outbox", "--json").json["messages"] == link.messages
+    assert synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e", "--json").json["state"] == "void"
+    assert "codex@box2: void" in synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e").err
+
+
+@pytest.mark.parametrize(
+    ("status", "away", "why"),
+    [
+        ({}, False, "box2 has not taken it yet"),
+        ({}, True, "box2 is away"),
+        ({"connected": False, "machines": []}, True, "this machine has no connection"),
+    ],
+)
+def test_a_message_that_waits_is_listed_with_the_reason(
+    synapse: Cli, link: FakeLink, status: dict[str, Any], away: bool, why: str
+) -> None:
+    link.join("box2")
+    link.status = status
+    if away:
+        link.away["box2"] = "2020-01-01T00:00:00Z"
+    row = {"task_id": "1a2b3c4d5e", "to": "box2", "target": "codex@box2", "kind": "send", "why": ""}
+    link.messages = [{**row, "state": "open"}, {**row, "state": "settled"}]
+
+    told = synapse("fleet", "outbox", "--json").json["messages"]
+
+    assert [message["why"] for message in told] == [why, ""]
+    assert why in synapse("fleet", "outbox").out
+
+
+async def put_into_outbox(home: Path, *states: OutboxState) -> None:
+    database = LinkDatabase(fleet_folder(home) / "link.db", FakeClock())
+    rows = [replace(ROW, message_id=f"m-{state}", state=state) for state in states]
+    await database.commit([*rows, replace(ROW, message_id="ended-1", kind="ended")])
+    await database.close()
+
+
+def test_leaving_says_which_messages_are_given_up_and_keeps_the_files_of_both_fleets(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+    asyncio.run(put_into_outbox(home, OutboxState.OPEN, OutboxState.ACCEPTED, OutboxState.SETTLED))
+    first = synapse("fleet", "leave")
+    save_fleet(home, LAPTOP)
+    asyncio.run(put_into_outbox(home))
+
+    second = synapse("fleet", "leave", "--json").json
+
+    assert first.err.splitlines()[:3] == [
+        f"This machine has left the fleet 'home'. Its files are kept in {home / 'fleet-left'}.",
+        "Messages that no other machine had accepted, and that are not sent any more: 1.",
+        "Messages that were accepted, and whose answers do not come any more: 1.",
+    ]
+    assert (second["kept_in"], second["unsent"], second["unanswered"]) == (str(home / "fleet-left-2"), 0, 0)
+    assert (home / "fleet-left" / "link.db").exists()
+
+
+def test_a_host_name_makes_a_name_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def name_it(name: str) -> None:
+        monkeypatch.setattr("socket.gethostname", lambda: name)
+
+    name_it("Olgas-MacBook.local")
+    assert default_machine_name() == "olgas-macbook"
+    name_it("box_2")
+    assert default_machine_name() == "box-2"
+    name_it("日本")
+    assert default_machine_name() == ""
