@@ -2,6 +2,7 @@
 
     host         an agent in a process of its own, found in the registry and called over its Unix socket
     in-process   an agent that the gateway runs in its own process; see `gateway.in_process`
+    remote       an agent on another machine of the fleet, as `codex@box2`; see `gateway.remote`
 
 An agent is known here by its given name, or by its agent id when it has none. Agents come and go: `refresh` updates the
 directory.
@@ -9,18 +10,21 @@ directory.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar, cast
 
+from synapse.core.address import on_machine, split_inbox
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
-from synapse.core.registry import CachedRegistry
-from synapse.core.requests import CommandResult, HostCommand
+from synapse.core.registry import CachedRegistry, Channel
+from synapse.core.requests import CommandResult, HostCommand, Request
 from synapse.core.task import Task
+
+AnyRequest = TypeVar("AnyRequest", bound=Request[Any])
 
 
 class AgentHosts(Protocol):
@@ -58,6 +62,14 @@ class GatewayAgent:
     output_modes: tuple[str, ...] = ()
     extensions: Extensions = ()
     """The A2A extensions that it declares itself."""
+    machine: str = ""
+    """The machine that it runs on; empty for this one."""
+    status: AgentStatus | None = None
+    """For a remote agent: the status that its machine has told."""
+    open_terminal: Callable[[AgentEntry], Awaitable[Channel]] | None = field(default=None, repr=False)
+    """Connects to the terminal of a remote agent; None for others, whose socket has it."""
+    is_away: bool = False
+    """Its machine is away; it is listed for a while, because it may come back."""
 
     @property
     def name(self) -> str:
@@ -147,11 +159,13 @@ class GatewayDirectory:
         *sources: AgentSource,
         extensions: Mapping[str, Extensions] | None = None,
         lacks: Mapping[str, tuple[str, ...]] | None = None,
+        machine: str = "",
     ) -> None:
         """`extensions` and `lacks`, by agent name, add to what the agents declare themselves: A2A extensions, and
-        capabilities that are switched off.
+        capabilities that are switched off. `machine` is the name of this one in its fleet.
         """
         self._sources = sources
+        self._own_suffix = f"@{machine}" if machine else ""
         self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
 
@@ -171,6 +185,17 @@ class GatewayDirectory:
             for agent in source():
                 found.setdefault(agent.name, agent)
         return tuple(found[name] for name in sorted(found))
+
+    def own_name(self, name: str) -> str:
+        """Returns the name without this machine: clients may use `codex@box2` at every gateway, also at box2's."""
+        return name.removesuffix(self._own_suffix) if self._own_suffix else name
+
+    def with_own_name(self, request: AnyRequest) -> AnyRequest:
+        """Returns the request; names an agent of this machine without the machine."""
+        if not self._own_suffix or not getattr(request, "agent", "").endswith(self._own_suffix):
+            return request
+        named: Any = request
+        return cast("AnyRequest", replace(named, agent=self.own_name(named.agent)))
 
     def find(self, name: str) -> GatewayAgent | None:
         """Returns the agent of that name, or None."""
@@ -203,4 +228,5 @@ def left_name(task: Task) -> str:
 
 def name_when_left(inbox: str, agent_id: str) -> str:
     """Returns the name of a stopped agent from its inbox and its id."""
-    return agent_id if "@" in inbox else inbox
+    own, machine = split_inbox(inbox)
+    return on_machine(agent_id if "@" in own else own, machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -26,14 +27,12 @@ _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 class FigureCollector:
     """Counts the log when figures are asked for; keeps the counts of a day."""
 
-    def __init__(self, directory: GatewayDirectory, store: TaskStore, clock: Clock) -> None:
+    def __init__(self, directory: GatewayDirectory, logs: Sequence[TaskStore], clock: Clock) -> None:
+        """`logs` are this machine's store and, in a fleet, the replica of the others."""
         self._directory = directory
-        self._store = store
         self._clock = clock
         self._counter = FigureCounter()
-        self._begin: int | None = None
-        """The seq after which all events are counted; earlier events only tell of tasks that go on."""
-        self._seq = 0
+        self._logs = tuple(_CountedLog(log, self._counter) for log in logs)
         self._counting = asyncio.Lock()
 
     async def collect(self, request: GetFigures, caller: Caller) -> Json:
@@ -41,7 +40,8 @@ class FigureCollector:
         if request.hours not in STEP_SECONDS:
             raise InvalidField("hours", f"must be one of {', '.join(map(str, STEP_SECONDS))}")
         async with self._counting:
-            await self._count_new()
+            for log in self._logs:
+                await log.count_new(self._clock.now() - KEPT)
         agents = self._directory.agents()
         names = {agent.entry.inbox: agent.name for agent in agents}
 
@@ -54,13 +54,25 @@ class FigureCollector:
         shown = [agent.name for agent in agents if may_use(caller, agent.name)]
         return self._counter.figures(self._clock.now(), request.hours, name_of, shown)
 
-    async def _count_new(self) -> None:
+
+class _CountedLog:
+    """One log, and how far it is counted."""
+
+    def __init__(self, store: TaskStore, counter: FigureCounter) -> None:
+        self._store = store
+        self._counter = counter
+        self._begin: int | None = None
+        """The seq after which all events are counted; earlier events only tell of tasks that go on."""
+        self._seq = 0
+
+    async def count_new(self, since: datetime) -> None:
+        """Counts what is new; the first time, what is newer than `since`."""
         if self._begin is None:
-            begin = await self._seq_before(self._clock.now() - KEPT)
+            begin = await self._seq_before(since)
             await self._learn_open_tasks(begin)
             self._begin = self._seq = begin
         while page := await self._store.read_after(self._seq, limit=_PAGE):
-            for seq, event in page:
+            for seq, event, _ in page:
                 if not isinstance(event, TaskOpened) and not self._counter.knows(event.task_id):
                     await self._learn(event.task_id, self._begin)
                 self._counter.count(event)
@@ -93,7 +105,7 @@ class FigureCollector:
         """Counts the events of a task up to the seq `begin`. They are too old for the figures, but tell what it is."""
         seq = 0
         while page := await self._store.read_after(seq, task_id=task_id, limit=_PAGE):
-            for seq, event in page:
+            for seq, event, _ in page:
                 if seq > begin:
                     return
                 self._counter.count(event)

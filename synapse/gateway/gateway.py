@@ -10,18 +10,20 @@ import logging
 import os
 import ssl
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import sub
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from synapse import __version__
 from synapse.auth.gateway import build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.auth.sessions import SessionAuthenticator, SessionFile, cookie_name, session_idle
-from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
+from synapse.config.fleet import load_fleet
+from synapse.config.process import Limit, SystemClock, new_id, open_file_limit, raise_file_limit, stop_signal, tune_gc
 from synapse.core.caller import ACTIONS, APPROVE, ATTACH, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, RegistryFailed, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
@@ -39,6 +41,7 @@ from synapse.gateway.config import AgentConfig, GatewayPlan, gateway_addresses, 
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, LocalAgents
 from synapse.gateway.external import GatewayExternals
 from synapse.gateway.figures import FigureCollector
+from synapse.gateway.fleet_store import FleetStore, ReplicaReader, logs_of, missed_events
 from synapse.gateway.grpc import GatewayGrpc
 from synapse.gateway.hub_socket import HubSocket
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, in_process_entry
@@ -47,16 +50,17 @@ from synapse.gateway.metrics import Metrics, MetricsCollector, ObservedService
 from synapse.gateway.openapi import operations_dialect, public_paths
 from synapse.gateway.overview import OverviewFollower, Overviews
 from synapse.gateway.pages import Pages
+from synapse.gateway.remote import RemoteAgents
+from synapse.gateway.revoked import RevokedWebhooks
 from synapse.gateway.routes import GatewayChoice, gateway_dialects
 from synapse.gateway.search import keep_search_current
 from synapse.gateway.service import GatewayService, LimitedStreams, StreamLimit
 from synapse.gateway.sessions import SessionPages
-from synapse.gateway.tasks import GatewayTasks
+from synapse.gateway.tasks import GatewayFleet, GatewayTasks
 from synapse.gateway.terminals import PATH as TERMINALS_PATH
 from synapse.gateway.terminals import TerminalsSocket, terminal_relays
-from synapse.host.host import stop_signal, tune_gc
 from synapse.host.identity import SCRIPTED
-from synapse.host.open_store import open_store
+from synapse.host.open_store import open_replica, open_store
 from synapse.host.scripted import play
 from synapse.host.stopped import stopped_tasks
 from synapse.net.hosts import open_host_client
@@ -90,29 +94,39 @@ _ACTIONS_OF_AGENTS: Final = frozenset(ACTIONS) - {APPROVE, ATTACH, REGISTER}
 class Gateway:
     """The object graph of one gateway process."""
 
-    def __init__(self, plan: GatewayPlan, store: TaskStore, *, file_limit: Limit) -> None:
-        """`file_limit` is the limit of open files that this process was started with; its agents get it back."""
+    def __init__(
+        self, plan: GatewayPlan, store: TaskStore, *, file_limit: Limit, replica: ReplicaReader | None = None
+    ) -> None:
+        """`file_limit` is the limit of open files that this process was started with; its agents get it back.
+
+        `replica` has the logs of the other machines of the fleet, if this machine keeps them.
+        """
         self._file_limit = file_limit
         self._plan = plan
         self._config, self._settings = plan.config, plan.settings
         self._me = plan.identity.entry
-        self._store = store
+        self._own_store = store
+        self._fleet_store = FleetStore(store, replica) if replica is not None else None
+        self._store = self._fleet_store or store
         self._clock = SystemClock()
         self._registry = open_local_registry(plan.settings.registry, self._clock.monotonic)
         self._gateways = open_local_registry(gateways(plan.settings.home).folder, self._clock.monotonic)
         self._hosts = open_host_client(self._registry, self._clock, self._registry.recheck)
+        self._remote = self._remote_agents()
         self._in_process = InProcessAgents()
         self._sockets = InProcessSockets(self._me, self._registry, plan.settings)
         self.directory = GatewayDirectory(
             # Hosts first: an external agent that someone registers cannot replace an agent of this machine.
             LocalAgents(self._registry, self._hosts, me=self._me.agent_id),
             self._in_process,
+            *([self._remote] if self._remote is not None else []),
             extensions={agent.id: agent.extensions for agent in plan.config.agents},
             lacks={agent.id: agent.lacks for agent in plan.config.agents},
+            machine=self._remote.machine if self._remote is not None else "",
         )
         self._externals = GatewayExternals(
             plan.settings,
-            store,
+            self._own_store,
             self._registry,
             self._in_process,
             self._clock,
@@ -157,6 +171,8 @@ class Gateway:
                 if agent.driver:
                     await self._start_scripted(agent)
             await self._externals.start_known()
+            if self._remote is not None:
+                await self._remote.start()
             await self.directory.refresh()
             self._check_default_agent()
             async with asyncio.TaskGroup() as group:
@@ -165,17 +181,14 @@ class Gateway:
                     await server.wait_started()
                 tune_gc()
                 await self._gateways.publish(self._me)
-                jobs = [group.create_task(one.keep()) for one in self._autostarts()]
-                jobs.append(group.create_task(self._sweep()))
-                jobs.append(group.create_task(keep_search_current(self._store, is_on=self._settings.search)))
-                jobs.append(group.create_task(servers[1].keep_in_place(self._plan.identity.unix)))
+                jobs = [group.create_task(job) for job in self._background(servers[1])]
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
                 await stop
                 log.info("gateway_stopping")
                 with suppress(StoreFailed):
                     # As in a host: in-process agents may have results to record.
-                    await self._store.recover()
+                    await self._own_store.recover()
                 await self._gateways.withdraw(self._me.agent_id)
                 for server in servers:
                     server.stop()
@@ -187,6 +200,17 @@ class Gateway:
             await self._terminals.close()
             await self._in_process.stop()
             self._hosts.close()
+
+    def _background(self, unix: Server) -> list[Coroutine[Any, Any, None]]:
+        """Returns what runs beside the servers until the gateway stops; `unix` serves this user's commands."""
+        jobs: list[Coroutine[Any, Any, None]] = [one.keep() for one in self._autostarts()]
+        jobs.append(self._sweep())
+        jobs.append(keep_search_current(self._store, is_on=self._settings.search))
+        jobs.append(unix.keep_in_place(self._plan.identity.unix))
+        if (fleet := self._fleet()) is not None:
+            jobs.append(fleet.agents.run())
+            jobs.append(RevokedWebhooks(self._settings.home, self.directory, fleet).run())
+        return jobs
 
     def _check_default_agent(self) -> None:
         """Raises InvalidSettings for a default agent that is neither configured nor running at the start."""
@@ -204,7 +228,7 @@ class Gateway:
         in_process = InProcessAgent(
             in_process_entry(agent.id, SCRIPTED, self._clock),
             play(read_script(Path(agent.script)), self._clock),
-            store=self._store,
+            store=self._own_store,
             registry=self._registry,
             hosts=self._hosts,
             settings=self._settings,
@@ -259,7 +283,8 @@ class Gateway:
             journal=journal,
             feed=feed,
             tail=tail,
-            stopped=stopped_tasks(self._store, self._settings),
+            stopped=stopped_tasks(self._own_store, self._settings),
+            fleet=self._fleet(),
         )
         follower = OverviewFollower(self.directory, self._settings.home, self._clock)
         usage = usage_path(self._settings.home)
@@ -269,13 +294,38 @@ class Gateway:
             self._externals,
             self._describe,
             new_ticket=lambda caller: self._tickets.issue(caller, self._clock),
-            collect_metrics=MetricsCollector(self.directory, self._store, partial(totals_by_inbox, usage)).collect,
-            collect_figures=FigureCollector(self.directory, self._store, self._clock).collect,
+            collect_metrics=self._metrics_collector(usage).collect,
+            collect_figures=FigureCollector(self.directory, logs_of(self._store), self._clock).collect,
             quotas=KeyQuotas(
                 self._plan.access.stored_bytes_per_key, lambda scope: self._store.stored_bytes(scope=scope), self._clock
             ),
-            overviews=Overviews(follower, store=self._store, feed=feed, tail=tail, clock=self._clock),
+            overviews=Overviews(
+                follower,
+                store=self._store,
+                feed=feed,
+                tail=tail,
+                clock=self._clock,
+                missed=missed_events if self._fleet_store is not None else sub,
+            ),
         )
+
+    def _remote_agents(self) -> RemoteAgents | None:
+        """Returns the agents of the other machines; None outside of a fleet. Raises InvalidSettings."""
+        membership = load_fleet(self._settings.home) if self._fleet_store is not None else None
+        if membership is None:
+            return None
+        return RemoteAgents(self._settings.home, membership.machine, self._hosts, self._clock)
+
+    def _metrics_collector(self, usage: Path) -> MetricsCollector:
+        read_usage = partial(totals_by_inbox, usage)
+        if self._remote is None:
+            return MetricsCollector(self.directory, self._store, read_usage)
+        return MetricsCollector(self.directory, self._store, read_usage, self._remote.link_metrics)
+
+    def _fleet(self) -> GatewayFleet | None:
+        if self._remote is None or self._fleet_store is None:
+            return None
+        return GatewayFleet(self._remote, self._fleet_store, self._clock, new_id)
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
         lacks = self.directory.lacks_of(agent.name)
@@ -443,11 +493,26 @@ async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) ->
     try:
         store = await open_store(plan.settings)
         try:
-            await Gateway(plan, store, file_limit=limit).run(on_ready)
+            await _run_with_replica(plan, store, limit, on_ready)
         finally:
             await store.close()
     finally:
         plan.identity.release()
+
+
+async def _run_with_replica(
+    plan: GatewayPlan, store: TaskStore, limit: Limit, on_ready: Callable[[Gateway], None]
+) -> None:
+    """Runs the gateway; with the replica of the other machines' logs where this machine keeps one."""
+    membership = load_fleet(plan.settings.home)
+    if membership is None or not membership.replica:
+        await Gateway(plan, store, file_limit=limit).run(on_ready)
+        return
+    replica = await open_replica(plan.settings)
+    try:
+        await Gateway(plan, store, file_limit=limit, replica=replica).run(on_ready)
+    finally:
+        await replica.close()
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:

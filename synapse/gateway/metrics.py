@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
@@ -27,6 +27,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from synapse import __version__
+from synapse.core.address import on_machine, split_inbox
 from synapse.core.agent import AGENT_STATES
 from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, InternalFailure, StoreFailed, SynapseError
@@ -116,7 +117,7 @@ class Metrics:
         self._usage.totals = snapshot.usage
         for one in snapshot.delivered:
             self._deliveries.labels(one.agent, one.step).observe(one.seconds)
-        return generate_latest(self._registry)
+        return generate_latest(self._registry) + snapshot.link
 
 
 class _UsageCounters(Collector):
@@ -146,13 +147,26 @@ def _set(gauge: Gauge, values: Mapping[str, int]) -> None:
         gauge.labels(label).set(value)
 
 
+async def _no_link() -> bytes:
+    """Returns no metrics: this machine has no link."""
+    return b""
+
+
 class MetricsCollector:
     """Collects the metrics of a gateway that are not counted as they happen."""
 
     def __init__(
-        self, directory: GatewayDirectory, store: TaskStore, read_usage: Callable[[], Mapping[str, UsageTotal]]
+        self,
+        directory: GatewayDirectory,
+        store: TaskStore,
+        read_usage: Callable[[], Mapping[str, UsageTotal]],
+        read_link: Callable[[], Awaitable[bytes]] = _no_link,
     ) -> None:
-        """`read_usage` returns what the requests of each inbox cost; it runs in a thread, and may raise StoreFailed."""
+        """`read_usage` returns what the requests of each inbox cost; it runs in a thread, and may raise StoreFailed.
+
+        `read_link` returns the metrics of this machine's link, as text.
+        """
+        self._read_link = read_link
         self._directory = directory
         self._store = store
         self._read_usage = read_usage
@@ -183,6 +197,7 @@ class MetricsCollector:
                 notifications=await self._store.pushes.counts(),
                 delivered=tuple(replace(one, agent=names.get(one.agent, one.agent)) for one in delivered),
                 usage=await self._usage(agents),
+                link=await self._read_link(),
             )
 
     async def _usage(self, agents: Sequence[GatewayAgent]) -> dict[str, UsageTotal]:
@@ -221,14 +236,14 @@ class DeliveryTimes:
             page = await self._store.read_after(self._seq, limit=_PAGE)
             for recorded in page:
                 steps += self._measure(recorded.event)
-                self._seq = recorded.seq
+                self._seq = recorded.cursor
             if len(page) < _PAGE:
                 break
         return tuple(steps)
 
     def _measure(self, event: TaskEvent) -> list[Delivered]:
         if isinstance(event, TaskOpened) and event.queued:
-            self._queue(event.task_id, event.agent_id, event.at)
+            self._queue(event.task_id, on_machine(event.agent_id, split_inbox(event.inbox)[1]), event.at)
         if not isinstance(event, ReceiptChanged):
             return []
         agent, since = self._queued.get(event.task_id, ("", event.at))

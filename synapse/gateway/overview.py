@@ -16,6 +16,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
+from operator import sub
 from pathlib import Path
 from typing import Any, Final
 
@@ -259,7 +260,7 @@ def _identity(entry: AgentEntry) -> tuple[object, ...]:
 class Overviews:
     """What each caller sees of the overview."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two of them have defaults
         self,
         follower: OverviewFollower,
         *,
@@ -267,14 +268,17 @@ class Overviews:
         feed: Feed,
         tail: LogFollower,
         clock: Clock,
+        missed: Callable[[int, int], int] = sub,
         ping_seconds: float = PING_SECONDS,
     ) -> None:
+        """`missed` returns how many events there are from one cursor to another."""
         self._follower = follower
         self._directory = follower.directory
         self._store = store
         self._feed = feed
         self._tail = tail
         self._clock = clock
+        self._missed = missed
         self._ping_seconds = ping_seconds
 
     async def get(self, caller: Caller) -> Overview:
@@ -312,7 +316,7 @@ class Overviews:
         viewer = _Viewer(self._ping_seconds)
         with hide_store_details():
             last = await self._store.last_seq()
-            is_behind = after is not None and not 0 <= last - after <= MOST_MISSED
+            is_behind = after is not None and not 0 <= self._missed(last, after) <= MOST_MISSED
             viewer.cursor = last if after is None or is_behind else after
             # The tail runs before the log is read, and rows are listened to before they are shown: nothing is missed.
             async with self._follower.following(), self._tail.running():
@@ -339,7 +343,7 @@ class Overviews:
             for update in viewer.take_updates():
                 if isinstance(update, EventsMissed) or self._is_shown(update, caller):
                     yield update
-                viewer.cursor = update.cursor if isinstance(update, EventsMissed) else update.seq
+                viewer.cursor = update.cursor
             if viewer.is_ping_due():
                 yield StreamAlive(at=self._clock.now(), cursor=viewer.cursor)
             await viewer.wait()

@@ -108,6 +108,7 @@ class GatewayService:
 
     async def handle(self, request: Request[R], caller: Caller) -> R:
         """Runs `request` on behalf of `caller`. Raises a SynapseError."""
+        request = self._directory.with_own_name(request)
         check_access(request, caller)
         with hide_store_details():
             await self._directory.refresh()
@@ -123,7 +124,7 @@ class GatewayService:
         if request.extensions is not None:
             check_named(self._directory.extensions_of(request.agent), request.extensions)
         check_capable(self._directory.lacks_of(request.agent), asked)
-        method = method_for(self._tasks.of(request.agent), asked)
+        method = method_for(self._tasks.of(request.agent, queue=request.queue), asked)
         if method is None:
             raise unsupported("a gateway", asked)
         return method(asked, caller)

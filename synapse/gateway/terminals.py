@@ -67,6 +67,8 @@ def terminal_relays(directory: GatewayDirectory, hosts: HostClient) -> TerminalR
         agent = directory.find(name)
         if agent is None:
             raise AgentNotFound(name)
+        if agent.open_terminal is not None:
+            return await agent.open_terminal(agent.entry)
         if not agent.entry.socket:
             raise UnsupportedOperation("this agent has no terminal", hint="it runs in the gateway, or elsewhere")
         return await hosts.follow_terminal(agent.entry)

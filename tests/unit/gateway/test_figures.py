@@ -32,7 +32,7 @@ class Log:
         self.store = MemoryStore()
         self.clock = FakeClock()
         self._journal = Journal(self.store, ANY_LEASE)
-        self._collector = FigureCollector(GatewayDirectory(), self.store, self.clock)
+        self._collector = FigureCollector(GatewayDirectory(), (self.store,), self.clock)
 
     async def record(self, *events: TaskEvent) -> None:
         for event in events:
@@ -117,7 +117,7 @@ async def test_a_caller_gets_the_figures_of_its_scope_and_its_agents_only() -> N
 async def test_an_agent_without_messages_is_shown_and_agents_have_their_gateway_names() -> None:
     async with world() as here:
         await here.sent()
-        collector = FigureCollector(here.directory, here.store, FakeClock())
+        collector = FigureCollector(here.directory, (here.store,), FakeClock())
         shown = await collector.collect(GetFigures(1), OPERATOR)
 
     assert {row["agent"]: sum(row["messages"]) for row in shown["agents"]} == {"ada": 1, "synapse-codex-8121": 0}

@@ -9,7 +9,7 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, StoreFailed
 from synapse.core.usage import UsageTotal
-from synapse.gateway.metrics import MetricsCollector
+from synapse.gateway.metrics import Metrics, MetricsCollector
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOB_NAME, LAPTOP, World, world
 from tests.fakes.stores import settle
@@ -59,3 +59,13 @@ async def test_a_caller_for_some_agents_does_not_get_the_metrics_of_all() -> Non
 
     with pytest.raises(Forbidden):
         await story()
+
+
+async def test_the_metrics_of_the_link_come_with_those_of_the_gateway() -> None:
+    async def read_link() -> bytes:
+        return b"synapse_link_connected 1\n"
+
+    async with world(FakeDriver()) as here:
+        snapshot = await MetricsCollector(here.directory, here.store, dict, read_link).collect(LAPTOP)
+
+    assert Metrics().text(snapshot).endswith(b"synapse_link_connected 1\n")

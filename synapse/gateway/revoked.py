@@ -1,0 +1,116 @@
+"""Stops the webhooks that a revoked key has set for tasks on other machines.
+
+A host knows the keys of its own machine only, and its machine may not read those of the gateways. So a gateway that
+learns of a revocation looks through the open tasks of the other machines, and deletes the webhooks of the key. It looks
+at a machine that is away when that is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from synapse.auth.mirror import Revocations
+from synapse.core.address import split_inbox
+from synapse.core.caller import Caller
+from synapse.core.errors import NotFound, StoreFailed, SynapseError
+from synapse.core.requests import DeletePushConfig, ListPushConfigs
+from synapse.core.store import TaskQuery
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.waiting import pause
+from synapse.gateway.directory import GatewayDirectory
+from synapse.gateway.tasks import GatewayFleet
+
+log = logging.getLogger(__name__)
+
+LOOK_BACK: Final = timedelta(days=2)
+"""How old a revocation may be that a gateway still carries out after its start."""
+LOOK_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 30.0
+_PAGE: Final = 200
+_OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
+_DELETES: Final = Caller(scope="gateway", sees_all=True, name="gateway")
+
+
+class RevokedWebhooks:
+    """Deletes webhooks of revoked keys on other machines, while `run` runs."""
+
+    def __init__(self, home: Path, directory: GatewayDirectory, fleet: GatewayFleet) -> None:
+        self._revocations = Revocations(home)
+        self._directory = directory
+        self._fleet = fleet
+        self._done: set[str] = set()
+        self._asked: dict[str, set[TaskId]] = {}
+        """The tasks whose machines were told of a revocation that is not done yet, by the id of the key."""
+        self._retry_at: dict[str, float] = {}
+        """When to look again at the tasks of machines that could not be asked, by the id of the key."""
+
+    async def run(self) -> None:
+        """Looks for revocations every few seconds, until it is cancelled."""
+        while True:
+            try:
+                await self.check()
+            except SynapseError as error:
+                log.warning("revocations_not_carried_out", extra={"error": error.code})
+            await pause(LOOK_SECONDS)
+
+    async def check(self) -> None:
+        """Carries out revocations that are new, or that a machine could not be told of yet."""
+        since = self._fleet.clock.now() - LOOK_BACK
+        try:
+            known = await asyncio.to_thread(
+                lambda: [*self._revocations.own.current().values(), *self._revocations.mirrored.current().values()]
+            )
+        except StoreFailed as error:
+            log.warning("revocations_not_read", extra={"error": str(error)})
+            return
+        now = self._fleet.clock.monotonic()
+        current = {one.record_id for one in known if one.at >= since}
+        for key_id in self._asked.keys() - current:
+            del self._asked[key_id]
+        for key_id in current - self._done:
+            if self._retry_at.get(key_id, 0.0) <= now:
+                await self._carry_out(key_id, now)
+
+    async def _carry_out(self, key_id: str, now: float) -> None:
+        asked = self._asked.get(key_id, set[TaskId]())
+        told, is_complete = set[TaskId](), True
+        query = TaskQuery(states=_OPEN, limit=_PAGE)
+        while True:
+            page = await self._fleet.store.replica.list(query)
+            for task in page.tasks:
+                if task.id in asked or await self._delete(key_id, task):
+                    told.add(task.id)
+                else:
+                    is_complete = False
+            if not page.next_cursor:
+                break
+            query = TaskQuery(states=_OPEN, limit=_PAGE, cursor=page.next_cursor)
+        if is_complete:
+            self._done.add(key_id)
+            self._retry_at.pop(key_id, None)
+            self._asked.pop(key_id, None)
+        else:
+            self._asked[key_id] = told
+            self._retry_at[key_id] = now + RETRY_SECONDS
+
+    async def _delete(self, key_id: str, task: Task) -> bool:
+        """Deletes the webhooks of a task that the key has set; returns False if its machine could not be asked."""
+        owner = self._directory.owner(task)
+        if owner is None or owner.is_away:
+            return False
+        try:
+            found = (await owner.command(ListPushConfigs(task_id=task.id), _DELETES)).result
+            for config in found if isinstance(found, tuple) else ():
+                if config.set_by.partition("@")[0] == key_id:
+                    await owner.command(DeletePushConfig(task_id=task.id, config_id=config.id), _DELETES)
+                    log.info("webhook_of_revoked_key_deleted", extra={"machine": split_inbox(task.inbox)[1]})
+        except NotFound:
+            return True
+        except SynapseError as error:
+            log.info("webhooks_not_read", extra={"task": task.short_id, "error": error.code})
+            return False
+        return True

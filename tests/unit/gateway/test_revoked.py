@@ -1,0 +1,75 @@
+"""Webhooks of revoked keys on other machines: deleted once, however long some of the machines are away."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+from synapse.auth.mirror import Revocations
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.push import PushConfig
+from synapse.core.requests import CommandResult, DeletePushConfig, HostCommand, ListPushConfigs
+from synapse.core.task import Task
+from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.gateway.revoked import RETRY_SECONDS, RevokedWebhooks
+from synapse.gateway.tasks import GatewayFleet
+from synapse.store.replica import ReplicaFile
+from tests.fakes.clock import FakeClock
+from tests.fakes.facts import numbered, opened
+from tests.fakes.leased_fleet_store import LeasedFleetStore
+from tests.fakes.shipped_log import ShippedMachine, take_all
+
+CODEX = AgentEntry("synapse-codex-8120", "codex", name="codex@box2", inbox="box2!codex")
+
+
+class FakeHosts:
+    """Hosts whose tasks have one webhook of the key `k1` each."""
+
+    def __init__(self) -> None:
+        self.commands: list[HostCommand] = []
+
+    async def command(self, _agent: AgentEntry, request: HostCommand, _caller: Caller) -> CommandResult:
+        self.commands.append(request)
+        hook = PushConfig(id="c-1", url="https://example.com", set_by="k1@gate")
+        return CommandResult(result=(hook,) if isinstance(request, ListPushConfigs) else None)
+
+
+class FakeDirectory:
+    """Knows the agents of `inboxes` only."""
+
+    def __init__(self, hosts: FakeHosts) -> None:
+        self.inboxes = {"box2!codex"}
+        self._hosts = hosts
+
+    def owner(self, task: Task) -> GatewayAgent | None:
+        hosts = cast("Any", self._hosts)
+        return GatewayAgent(entry=CODEX, hosts=hosts, machine="box2") if task.inbox in self.inboxes else None
+
+
+async def test_a_task_is_asked_once_though_the_agent_of_another_is_absent(tmp_path: Path) -> None:
+    clock, hosts = FakeClock(), FakeHosts()
+    directory = FakeDirectory(hosts)
+    store, box2 = await LeasedFleetStore.open(tmp_path), await ShippedMachine.open("box2", tmp_path)
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as file:
+        await box2.keep(opened(numbered(1), inbox="codex"))
+        await box2.keep(opened(numbered(2), inbox="absent"))
+        take_all(file, box2.batches())
+    fleet = GatewayFleet(cast("Any", None), store, clock, str)
+    webhooks = RevokedWebhooks(tmp_path, cast("GatewayDirectory", directory), fleet)
+    Revocations(tmp_path).add("k1", clock)
+
+    for _ in range(3):
+        await webhooks.check()
+        clock.advance(RETRY_SECONDS + 1)
+    first = list(hosts.commands)
+    directory.inboxes.add("box2!absent")
+    for _ in range(2):
+        await webhooks.check()
+        clock.advance(RETRY_SECONDS + 1)
+
+    assert first == [ListPushConfigs(task_id=numbered(1)), DeletePushConfig(task_id=numbered(1), config_id="c-1")]
+    assert [one.task_id for one in hosts.commands[2:] if isinstance(one, DeletePushConfig)] == [numbered(2)]
+    await box2.store.close()
+    await store.close()
