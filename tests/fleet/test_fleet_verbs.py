@@ -1,0 +1,227 @@
+"""`synapse fleet …` for real: two machines on one computer, their links, and the server between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.js.errors import NotFoundError
+
+from synapse.config.fleet import load_fleet
+from synapse.fleet import names
+from synapse.link.certificates import make_authority, make_server_certificate
+from tests.fleet.nats_server import NatsServer, nats_server
+from tests.fleet.waiting import until
+from tests.fleet.world import Machine, World, open_world
+
+pytestmark = pytest.mark.integration
+LISTEN = ("--listen", "0.0.0.0:0", "--address", "127.0.0.1")
+
+
+@pytest.fixture(name="pair")
+def _pair() -> Iterator[World]:
+    with open_world("hub", "box2", namespaces=False) as made:
+        hub, box2 = made
+        hub.read("fleet", "create", "--name", "hub", *LISTEN)
+        box2.read("fleet", "join", hub.read("fleet", "invite", "box2")["invitation"])
+        made.wait_connected()
+        yield made
+
+
+def present_at(machine: Machine) -> list[str]:
+    """Returns the other machines that are present, as one machine sees it."""
+    return [other["name"] for other in machine.read("fleet", "status")["machines"] if other["present"]]
+
+
+def problem_of(machine: Machine) -> str:
+    """Returns why a machine is cut off; empty while it is connected."""
+    status = machine.read("fleet", "status")
+    return "" if status["connected"] else str(status["problem"])
+
+
+def findings(machine: Machine) -> dict[str, str]:
+    told = machine.read("fleet", "doctor")
+    assert told["ok"] is True, told
+    return {finding["subject"]: finding["level"] for finding in told["findings"]}
+
+
+def test_a_fleet_from_its_creation_to_its_end(pair: World) -> None:
+    hub, box2 = pair
+    assert until(lambda: present_at(hub), "box2 to be present") == ["box2"]
+
+    # All checks pass on both, and each has tried to write as another machine.
+    everywhere = {"link", "outbox", "versions", "connection", "rights", "forgery", "clock", "certificate"}
+    assert {subject for subject, level in findings(hub).items() if level == "ok"} >= everywhere | {"disk", "server"}
+    assert {subject for subject, level in findings(box2).items() if level == "ok"} >= everywhere
+
+    # A name is used once, and an agent of either is found by nobody else.
+    assert hub.synapse("fleet", "invite", "box2").code == 7
+
+    # The server comes back when it is killed.
+    pair.kill_server()
+    until(pair.server_pid, "another server")
+    pair.wait_connected()
+
+    # A machine that is removed is cut off, and cannot come back. Another one with its name is allowed nothing more.
+    hub.read("fleet", "allow", "box2", "attach")
+    assert hub.read("fleet", "remove", "box2") == {"removed": "box2", "cut_off": True}
+    until(lambda: hub.read("fleet", "status")["machines"] == [], "the hub to know it no more")
+    config = load_fleet(hub.home)
+    assert config is not None
+    assert config.allow == {}
+    until(lambda: "removed from the fleet" in problem_of(box2), "the reason", lambda: problem_of(box2))
+    box2.read("fleet", "stop")
+    box2.read("fleet", "start")
+    assert box2.read("fleet", "status")["connected"] is False
+
+    assert box2.read("fleet", "leave")["machine"] == "box2"
+    assert box2.synapse("fleet", "status").code == 7
+    assert hub.read("fleet", "leave")["machine"] == "hub"
+    assert hub.synapse("fleet", "status").code == 7
+
+
+def test_a_gateway_that_has_to_be_restarted_is_named() -> None:
+    with open_world("hub", namespaces=False) as (hub,):
+        before = hub.read("start", "gateway", "--port", "0", "--grpc-port", "0", "--no-auth")
+        created = hub.synapse("fleet", "create", "--name", "hub", *LISTEN)
+        left = hub.synapse("fleet", "leave")
+        hub.read("stop", "gateway")
+        again = hub.synapse("fleet", "create", "--name", "hub", *LISTEN)
+
+        for ran in (created, left):
+            assert ran.code == 0, ran
+            assert f"Restart the gateway at {before['endpoint']}" in ran.err, ran
+        assert again.code == 0, again
+        assert "Restart the gateway" not in again.err
+
+
+def test_a_server_goes_on_while_its_link_is_restarted(pair: World) -> None:
+    hub, box2 = pair
+    server, link = pair.server_pid(), hub.link
+    assert server
+    assert link is not None
+
+    hub.kill_link()
+    started = hub.read("fleet", "start")
+
+    assert started["link"] != link.pid
+    hub.wait_connected()
+    assert pair.server_pid() == server
+    assert box2.read("fleet", "status")["connected"] is True
+
+
+def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None:
+    hub = pair.hub
+    refused = hub.synapse("fleet", "leave")
+
+    assert refused.code == 7
+    assert "--end-fleet" in refused.err
+    assert "`synapse fleet allow box2 none` there takes it back" in hub.synapse("fleet", "remove", "box2").err
+    assert hub.read("fleet", "leave", "--end-fleet") == {
+        "left": "fleet",
+        "machine": "hub",
+        "kept_in": str(hub.home / "fleet-left"),
+        "unsent": 0,
+        "unanswered": 0,
+    }
+
+
+def test_an_invitation_is_printed_as_the_command_to_type(pair: World) -> None:
+    hub = pair.hub
+    with open_world("third", namespaces=False) as (third,):
+        printed = hub.synapse("fleet", "invite", "third").out
+        assert printed.startswith("synapse fleet join synapse-fleet-1:")
+        assert printed.count("\n") == 1
+
+        # Copied whole, or carried in a file.
+        assert third.synapse("fleet", "join", "-", given=printed).code == 0
+        third.wait_connected()
+        assert third.read("fleet", "status")["machine"] == "third"
+
+
+def test_machines_meet_on_a_nats_that_others_run(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    with nats_server(folder) as server, open_world("hub", "box2", namespaces=False) as (hub, box2):
+        for machine in (hub, box2):
+            machine.read("fleet", "join", server.url, "--as", machine.name)
+        for machine in (hub, box2):
+            machine.wait_connected()
+
+        assert until(lambda: present_at(hub), "box2 to be present") == ["box2"]
+        assert findings(box2)["forgery"] == "note", "this server lets every machine write as any other"
+        invited = hub.synapse("fleet", "invite", "third")
+        assert invited.code == 7
+        assert "--creds" in invited.err
+
+
+def test_a_nats_without_jetstream_is_refused_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    with nats_server(folder, jetstream=False) as server, open_world("box2", namespaces=False) as (box2,):
+        refused = box2.synapse("fleet", "join", server.url, "--as", "box2")
+
+        assert refused.code == 8
+        assert "no JetStream" in refused.err
+        assert box2.synapse("fleet", "status").code == 7
+
+
+def test_a_nats_without_rights_is_refused_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    rights = 'authorization { users = [{ user: a, password: b, permissions: { publish: "nothing", subscribe: ">" } }] }'
+    with nats_server(folder, rights) as server, open_world("box2", namespaces=False) as (box2,):
+        refused = box2.synapse("fleet", "join", f"nats://a:b@127.0.0.1:{server.port}", "--as", "box2")
+
+        assert refused.code == 8
+        assert "lets this machine connect, but not do what a fleet needs" in refused.err
+
+
+async def is_present(server: NatsServer, machine: str) -> bool:
+    engine: Any = nats  # whose options have no types
+    client = await engine.connect(server.url)
+    try:
+        await (await client.jetstream().key_value(names.PRESENCE)).get(machine)
+    except NotFoundError:
+        return False
+    else:
+        return True
+    finally:
+        await client.close()
+
+
+def test_a_name_that_is_connected_already_is_refused_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    with nats_server(folder) as server, open_world("box2", "other", namespaces=False) as (box2, other):
+        box2.read("fleet", "join", server.url, "--as", "box2")
+        # Its presence is there a moment after its connection.
+        until(lambda: asyncio.run(is_present(server, "box2")), "box2 to be present")
+
+        refused = other.synapse("fleet", "join", server.url, "--as", "box2")
+
+        assert refused.code == 7
+        assert "a machine named 'box2' is connected already" in refused.err
+        assert box2.read("fleet", "status")["connected"] is True
+
+
+def test_a_server_with_a_certificate_of_another_authority_is_refused_in_words(tmp_path: Path) -> None:
+    for name in ("nats", "others"):
+        (tmp_path / name).mkdir()
+        make_authority(tmp_path / name, "home", datetime.now(UTC))
+        make_server_certificate(tmp_path / name, datetime.now(UTC))
+    folder = tmp_path / "nats"
+    tls = f'tls {{ cert_file: "{folder}/server.pem", key_file: "{folder}/server.key" }}'
+    with nats_server(folder, tls) as server, open_world("box2", namespaces=False) as (box2,):
+        url = f"tls://127.0.0.1:{server.port}"
+        refused = box2.synapse("fleet", "join", url, "--as", "box2", "--ca", str(tmp_path / "others" / "ca.pem"))
+
+        assert refused.code == 8
+        assert refused.err.startswith("Error: ")
+        assert "not one of this fleet: another server answers" in refused.err
+        assert box2.synapse("fleet", "status").code == 7

@@ -1,0 +1,266 @@
+"""The bus over a real nats-server, as an operator may run one already: no permissions, a user and a password."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from synapse.cli.doctor import NOTE
+from synapse.cli.fleet_doctor import try_forgery
+from synapse.config.fleet import FleetConfig
+from synapse.core.override import override
+from synapse.core.waiting import pause
+from synapse.fleet import names
+from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
+from synapse.link.nats_bus import MAILS_PER_PAIR, NatsBus, matches
+from synapse.link.nats_connection import Access
+from synapse.link.server import Machine, permissions
+from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
+from tests.fleet.nats_jwt import Operator
+from tests.fleet.nats_server import NatsServer, nats_server
+from tests.samples.ports import own_port
+
+NUMBERS = itertools.count(1)
+CONNECT: Any = vars(nats)["connect"]
+"""nats-py leaves parts of its types open."""
+
+
+@pytest.fixture(scope="module", name="server")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    users = "authorization { user: fleet, password: secret }"
+    with nats_server(tmp_path_factory.mktemp("nats"), users) as server:
+        yield server
+
+
+def access_to(server: NatsServer, machine: str) -> Access:
+    return Access(machine=machine, servers=(f"nats://fleet:secret@127.0.0.1:{server.port}",), makes_streams=True)
+
+
+@asynccontextmanager
+async def pair_on(server: NatsServer) -> AsyncGenerator[Pair]:
+    number = next(NUMBERS)
+    laptop, box2 = f"laptop{number}", f"box{number}"
+    async with NatsBus(access_to(server, laptop)) as one, NatsBus(access_to(server, box2)) as two:
+        await one.wait_connected(BOUND)
+        await one.make_missing()
+        await two.wait_connected(BOUND)
+        yield Pair(one, two, laptop, box2)
+
+
+class TestNatsBus(BusConformance):
+    """The promises of the port, kept by NATS."""
+
+    server: NatsServer
+
+    @pytest.fixture(autouse=True)
+    def _use(self, server: NatsServer) -> None:
+        self.server = server
+
+    @override
+    @asynccontextmanager
+    async def open_pair(self) -> AsyncGenerator[Pair]:
+        async with pair_on(self.server) as pair:
+            yield pair
+
+
+class TestNatsBusWithCredentials(BusConformance):
+    """The same with a hosted NATS: a credentials file for each machine, with the rights of the how-to and no more."""
+
+    server: NatsServer
+    operator: Operator
+    folder: Path
+
+    @pytest.fixture(autouse=True)
+    def _use(self, tmp_path: Path) -> Iterator[None]:
+        self.operator, self.folder = Operator.new(), tmp_path
+        with nats_server(tmp_path, self.operator.configuration()) as self.server:
+            yield
+
+    def bus(self, machine: Machine) -> NatsBus:
+        creds = self.operator.creds(self.folder, machine.name, permissions(machine, names.JETSTREAM_API))
+        access = Access(machine=machine.name, servers=(self.server.url,), creds=str(creds), makes_streams=True)
+        return NatsBus(access)
+
+    @override
+    @asynccontextmanager
+    async def open_pair(self) -> AsyncGenerator[Pair]:
+        makes_streams = self.bus(Machine(name="hub", key="", runs_server=True))
+        one, two = self.bus(Machine(name="laptop", key="")), self.bus(Machine(name="box2", key=""))
+        async with makes_streams, one, two:
+            for bus in (makes_streams, one, two):
+                await bus.wait_connected(BOUND)
+                await bus.check()
+            yield Pair(one, two, "laptop", "box2")
+
+
+async def test_mail_beyond_the_limit_is_refused_and_what_was_kept_stays(server: NatsServer) -> None:
+    async with pair_on(server) as pair:
+        subject = names.mail_subject(pair.box2_name, pair.laptop_name)
+        await asyncio.gather(*(pair.laptop.keep(subject, b"x", once=f"6.{n}.1") for n in range(MAILS_PER_PAIR)))
+
+        with pytest.raises(MailboxFull):
+            await pair.laptop.keep(subject, b"one more", once="6.x.1")
+        # Each pair of machines has a count of its own.
+        await pair.box2.keep(names.mail_subject(pair.laptop_name, pair.box2_name), b"y", once="6.y.1")
+
+        assert (await first(pair.box2.mails(pair.box2_name))).body == b"x"
+        assert (await first(pair.laptop.mails(pair.laptop_name))).body == b"y"
+
+
+async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        access = Access(machine="laptop", servers=(server.url,), makes_streams=True)
+        async with NatsBus(access) as laptop, NatsBus(Access(machine="box2", servers=(server.url,))) as box2:
+            await laptop.wait_connected(BOUND)
+            await laptop.make_missing()
+            await box2.wait_connected(BOUND)
+            await laptop.put(names.PRESENCE, "laptop", b"here")
+            watched, mails = box2.watch(names.PRESENCE), box2.mails("box2")
+            assert await first(watched) == ("laptop", b"here")
+            states = laptop.changes()
+            assert await first(states) is True
+            await laptop.keep(names.mail_subject("box2", "laptop"), b"before", once="1")
+            await box2.acknowledge(await first(mails))
+
+            server.kill()
+            assert await first(states) is False
+            with pytest.raises(NotConnected, match="no connection"):
+                await laptop.request(names.relay_subject("box2", "laptop"), b"", 5.0)
+            server.start_again()
+            assert await first(states) is True
+
+            # The bucket was in memory, and is made again.
+            assert await first(watched, lambda change: change[1] is None and change[0] != "") == ("laptop", None)
+            async with asyncio.timeout(BOUND):
+                while True:
+                    try:
+                        await laptop.keep(names.mail_subject("box2", "laptop"), b"after", once="2")
+                        await laptop.put(names.PRESENCE, "laptop", b"back")
+                        break
+                    except BusError:
+                        await pause(0.01)
+            # An acknowledgement may be lost with the server; then the mail comes again.
+            await first(mails, lambda mail: mail.body == b"after")
+            assert await first(watched, lambda change: change[1] is not None) == ("laptop", b"back")
+
+
+async def test_what_the_server_was_made_to_write_over_an_entry_is_a_loss_for_its_machine_alone(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        gate, other = (
+            NatsBus(Access(machine=name, servers=(server.url,), makes_streams=True)) for name in ("gate", "other")
+        )
+        async with gate, other:
+            await gate.wait_connected(BOUND)
+            await gate.make_missing()
+            await other.wait_connected(BOUND)
+            await gate.put(names.KEYS, "gate.r-1", b"revoked")
+            own, watched = gate.watch(names.KEYS), other.watch(names.KEYS)
+            assert await first(own) == ("gate.r-1", b"revoked")
+            assert await first(watched) == ("gate.r-1", b"revoked")
+            states = other.changes()
+            assert await first(states) is True
+
+            # Any machine can make the server write its acknowledgement there.
+            client = await CONNECT(server.url)
+            await client.publish(names.log_subject("evil"), b"", reply=f"$KV.{names.KEYS}.gate.r-1")
+            await client.flush()
+
+            assert await first(own, lambda change: change[0] != "") == ("gate.r-1", None)
+            assert await gate.get(names.KEYS, "gate.r-1") is None
+            # Nor after a reconnection, when all entries come again.
+            server.kill()
+            assert await first(states) is False
+            server.start_again()
+            assert await first(states) is True
+            async with asyncio.timeout(BOUND):
+                while True:
+                    try:
+                        await other.put(names.KEYS, "other.gateway", b"true")
+                        break
+                    except BusError:
+                        await pause(0.01)
+            later = [await first(watched), await first(watched)]
+            assert later == [("", None), ("other.gateway", b"true")]
+            await client.close()
+
+
+async def require_problem(bus: NatsBus, words: str) -> None:
+    """Waits until the bus says why it is not connected, and finds the words there."""
+    async with asyncio.timeout(BOUND):
+        while "not connected yet" in bus.problem:
+            await pause(0.01)
+    with pytest.raises(NotConnected, match=words):
+        await bus.wait_connected(0.1)
+
+
+@pytest.mark.parametrize("kind", ["relay", "mail", "ask", "command", ""])
+async def test_the_doctor_finds_each_way_to_act_as_another_machine(tmp_path: Path, kind: str) -> None:
+    rights = permissions(Machine(name="box2", key=""), names.JETSTREAM_API)
+    rights["publish"]["allow"] += [f"{names.ROOT}.{kind}.*.*"] if kind else []
+    users = [{"user": "maker", "password": "x"}, {"user": "box2", "password": "x", "permissions": rights}]
+    with nats_server(tmp_path, f"authorization: {json.dumps({'users': users})}") as server:
+        maker, box2 = (
+            NatsBus(Access(machine=name, servers=(f"nats://{name}:x@127.0.0.1:{server.port}",)))
+            for name in ("maker", "box2")
+        )
+        async with maker, box2:
+            await maker.wait_connected(BOUND)
+            await maker.make_missing()
+            await box2.wait_connected(BOUND)
+
+            found = await try_forgery(box2, FleetConfig(fleet="f", machine="box2", servers=()))
+
+            assert found.level == NOTE
+            assert found.text == (
+                f"the server lets this machine act as another ({names.ROOT}.{kind}.nobody.somebody-else)"
+                if kind
+                else "acting as another machine was refused, but a stolen key can use all of JetStream in this account"
+            )
+
+
+async def test_a_server_that_is_not_there_is_told_in_words() -> None:
+    async with NatsBus(Access(machine="laptop", servers=(f"nats://127.0.0.1:{own_port()}",))) as bus:
+        await require_problem(bus, "nothing listens at 127")
+
+
+async def test_a_wrong_password_is_told_in_words(server: NatsServer) -> None:
+    async with NatsBus(Access(machine="laptop", servers=(f"nats://a:b@127.0.0.1:{server.port}",))) as bus:
+        await require_problem(bus, "refuses the key of this machine")
+
+
+async def test_where_tls_is_asked_for_nothing_is_sent_without_it(server: NatsServer) -> None:
+    async with NatsBus(Access(machine="laptop", servers=(f"tls://fleet:secret@127.0.0.1:{server.port}",))) as bus:
+        await require_problem(bus, "does not offer TLS")
+
+
+async def test_a_server_without_jetstream_is_told_in_words(tmp_path: Path) -> None:
+    with nats_server(tmp_path, jetstream=False) as server:
+        async with NatsBus(Access(machine="laptop", servers=(server.url,), makes_streams=True)) as bus:
+            await bus.wait_connected(BOUND)
+
+            with pytest.raises(NoStream, match="no JetStream"):
+                await bus.check()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "expected"),
+    [
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.*", "b.c", False),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        ("a.*.c", "a.b.c", True),
+        ("a.b", "a.b", True),
+    ],
+)
+def test_patterns_of_subjects(pattern: str, subject: str, expected: bool) -> None:
+    assert matches(pattern, subject) is expected
