@@ -15,6 +15,7 @@ from benchmarks import (
     command_line,
     dashboard,
     delivery,
+    fleet,
     footprint,
     gateway,
     keystrokes,
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "top": (top.TITLE, top.run),
     "dashboard": (dashboard.TITLE, dashboard.run),
     "browser_terminals": (browser_terminals.TITLE, browser_terminals.run),
+    "fleet": (fleet.TITLE, fleet.run),
 }
 
 

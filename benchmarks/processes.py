@@ -71,12 +71,17 @@ def processor_seconds(pid: int) -> float:
 
 def memory(pid: int) -> float:
     """The megabytes that a process has in memory now."""
-    return _status_field(pid, "VmRSS")
+    return _field(pid, "status", "VmRSS")
+
+
+def private_memory(pid: int) -> float:
+    """The megabytes in memory that a process shares with no other one."""
+    return _field(pid, "smaps_rollup", "Private_Clean") + _field(pid, "smaps_rollup", "Private_Dirty")
 
 
 def peak_memory(pid: int) -> float:
     """The most megabytes that a process had in memory in its life."""
-    return _status_field(pid, "VmHWM")
+    return _field(pid, "status", "VmHWM")
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
@@ -88,8 +93,8 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> N
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _status_field(pid: int, name: str) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+def _field(pid: int, file: str, name: str) -> float:
+    for line in Path(f"/proc/{pid}/{file}").read_text(encoding="ascii").splitlines():
         key, _, value = line.partition(":")
         if key == name:
             return int(value.split()[0]) / 1024
