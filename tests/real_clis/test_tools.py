@@ -128,10 +128,16 @@ class World:
         self.model: ModelServer = bench.model
         self._followers: list[TaskFollower] = []
 
+    def run(self, *words: str) -> dict[str, Any]:
+        """Runs a `synapse` command that must succeed; returns the JSON object that it printed, or an empty one."""
+        ran = self.sandbox.synapse(*words)
+        assert ran.code == 0, ran.output + ran.notices
+        return ran.fields
+
     def start(self, row: Row, name: str, *options: str) -> None:
         """Starts a CLI in the background, and waits until it is ready."""
         args = (*load_recipe(row.profile).args, *row.args)
-        self._run("start", row.profile, "--name", name, *options, "--", *args)
+        self.run("start", row.profile, "--name", name, *options, "--", *args)
         eventually(lambda: self.state(name) == "ready")
 
     def start_echo(self, name: str, *, after: float = 0.0) -> None:
@@ -139,18 +145,18 @@ class World:
         script = self.sandbox.home / "echo.toml"
         steps = f'[{{ wait = {after} }}, {{ answer = "{{text}}" }}]'
         script.write_text(f"[default]\nsteps = {steps}\n", encoding="utf-8")
-        self._run("start", "scripted", str(script), "--name", name)
+        self.run("start", "scripted", str(script), "--name", name)
 
     def state(self, name: str) -> str:
-        return str(self._run("status", name, "--json").get("status"))
+        return str(self.run("status", name, "--json").get("status"))
 
     def tools(self, name: str) -> dict[str, Any]:
         """Returns what `synapse status` says of the agent's tools."""
-        return object_in(self._run("status", name, "--json"), "tools")
+        return object_in(self.run("status", name, "--json"), "tools")
 
     def send(self, name: str, scene: str) -> TaskFollower:
         """Sends a message that makes the model of the agent play a scene."""
-        sent = self._run("send", name, f"calibrate:{scene}:1 please", "--json")
+        sent = self.run("send", name, f"calibrate:{scene}:1 please", "--json")
         follower = TaskFollower(self._address(name), str(object_in(sent, "task")["id"]), SystemClock())
         self._followers.append(follower)
         return follower
@@ -176,11 +182,6 @@ class World:
         registry = FileRegistry(Path(self.sandbox.env["SYNAPSE_HOME"]) / "registry")
         entry = next(entry for entry in registry.entries() if entry.name == name)
         return HostAddress(entry.socket, port=entry.port)
-
-    def _run(self, *words: str) -> dict[str, Any]:
-        ran = self.sandbox.synapse(*words)
-        assert ran.code == 0, ran.output + ran.notices
-        return ran.fields
 
 
 @contextmanager
