@@ -95,9 +95,9 @@ OVERDUE_SECONDS: Final = 600.0
 """After how long a message to a machine that is present should have been accepted."""
 MOST_NOTES: Final = 50
 RESTART_SECONDS: Final = 2.0
+"""How long a part of the link waits after a defect before it starts again."""
 FORBIDDEN_SECONDS: Final = 30.0
 """How often a part is tried that the fleet's server forbids."""
-"""How long a part of the link waits after a defect before it starts again."""
 _GRACE_SECONDS: Final = 2
 
 
