@@ -10,8 +10,8 @@
 
 The engine may lose a piece and never repeats one. The end that misses a piece, or hears nothing for SILENCE_SECONDS,
 closes the stream; a beat and a close count the pieces, so that a lost last piece is missed too. Nothing is sent again:
-whoever looks at a terminal opens another stream and gets a snapshot. A writer sends at most WINDOW beyond the credit,
-so the reader's memory is bounded however slow its viewer is.
+a viewer opens another stream, which begins with a snapshot of the terminal. A writer sends at most WINDOW beyond the
+credit, so the reader's memory is bounded however slow its viewer is.
 """
 
 from __future__ import annotations

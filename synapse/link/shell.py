@@ -378,7 +378,7 @@ class RelayShell:
             self._failure.set_exception(error)
 
     def _commit(self, effect: Store) -> None:
-        # Queued at once, not in the job: whoever queues a write after this one relies on it.
+        # Queued at once, not in the job: a write that is queued after this one must be committed after it.
         self._start(self._committed(effect, self._database.commit(effect.writes, self._order)))
 
     async def _committed(self, effect: Store, done: asyncio.Future[None]) -> None:
