@@ -71,6 +71,14 @@ _INTRODUCTION: Final = """\
 One address for all agents speaks [standard A2A](../howto/standard-a2a.md), MCP, and three dialects of its own. They
 show the same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
 """
+_FLEET: Final = """\
+At a gateway of a [fleet](../howto/fleet.md#one-gateway-for-all-machines) an agent of another machine is named with it,
+as `codex@box2`. A message to a machine that is away is refused with `machine_away`. With the header
+`Synapse-Queue: true` the gateway's machine keeps it for up to 24 hours, and its task is `submitted` meanwhile; more
+than 512 kB are not kept. The header counts wherever a message is sent: A2A, supervisor, hub, dashboard and MCP. Over
+gRPC it is metadata of the same name; the hub's WebSocket has none. For agents of the gateway's own machine it means
+nothing.
+"""
 _SUPERVISOR: Final = f"""\
 Below `{MOUNT}`, beside A2A 1.0 and 0.3. A request that names a version (`A2A-Version`) gets it; one without
 is supervisor when its message has a text as `content`, or when it has no message and the task was not made otherwise.
@@ -147,6 +155,7 @@ def gateway_page(notice: str) -> str:
     """The page, whole."""
     sections = [
         f"# HTTP at the gateway\n\n{notice}{_INTRODUCTION}",
+        f"## Agents on other machines\n\n{_FLEET}",
         f"## Supervisor\n\n{_SUPERVISOR}",
         _routes(paths.SUPERVISOR_OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
         f"## Hub\n\n{_HUB}",

@@ -53,6 +53,12 @@ _VERSION: Final[Wire] = {
     "description": "The version of A2A of this request; without it, the body decides.",
     "schema": {"type": "string", "enum": ["1.0", "0.3"]},
 }
+_QUEUE: Final[Wire] = {
+    "name": "Synapse-Queue",
+    "in": "header",
+    "description": "Whether to keep the message for an agent on another machine of the fleet while that is away.",
+    "schema": {"type": "string", "enum": ["true"]},
+}
 _DESCRIPTION: Final = """\
 Several dialects share the paths below `/agents/{agentId}/v1`: the version that a request names decides, else its body.
 A task has one id in all of them. Each path of A2A 1.0 also exists with a tenant in front, as
@@ -142,6 +148,18 @@ STREAMS: Final = frozenset(
         "GET /dashboard/tasks/{}/events",
     }
 )
+SENDING: Final = frozenset(
+    {
+        f"POST {_V1}/message:send",
+        f"POST {_V1}/message:stream",
+        f"POST {_V1}",
+        "POST /agents/{}",
+        "POST /agents/{}/messages",
+        "POST /mcp",
+        "POST /dashboard/agents/{}/messages",
+    }
+)
+"""What sends messages to agents, and takes the header that keeps them."""
 OTHER_MEDIA: Final[Mapping[str, str]] = {
     "GET /metrics": "text/plain",
     "GET /docs": "text/html",
@@ -298,6 +316,8 @@ class _Writer:
         ]
         if "/v1" in path:
             parameters.append(_VERSION)
+        if key in SENDING:
+            parameters.append(_QUEUE)
         media = "text/event-stream" if key in STREAMS else OTHER_MEDIA.get(key, "application/json")
         operation: Wire = {
             "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{path}").strip("_"),

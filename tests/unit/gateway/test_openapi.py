@@ -122,6 +122,24 @@ def test_bodies_queries_and_methods_are_described(document: dict[str, Any]) -> N
     assert {"SendMessage", "message/send"} <= set(call["properties"]["method"]["enum"])
 
 
+def test_what_sends_a_message_takes_the_header_that_keeps_it_for_another_machine(document: dict[str, Any]) -> None:
+    taking = {
+        name
+        for name, operation in operations(document).items()
+        if "Synapse-Queue" in [one["name"] for one in operation["parameters"] if one["in"] == "header"]
+    }
+
+    assert taking == {
+        "POST /agents/{agentId}/v1/message:send",
+        "POST /agents/{agentId}/v1/message:stream",
+        "POST /agents/{agentId}/v1",
+        "POST /agents/{agentId}",
+        "POST /agents/{agentId}/messages",
+        "POST /mcp",
+        "POST /dashboard/agents/{agentId}/messages",
+    }
+
+
 def test_the_document_names_the_credentials_and_the_address(document: dict[str, Any]) -> None:
     assert document["security"] == [{"apiKey": []}, {"bearer": []}]
     assert document["servers"] == [{"url": URL}]
