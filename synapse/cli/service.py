@@ -202,6 +202,10 @@ def _wanted(what: str, file: str) -> Unit:
             name=LINK_UNIT,
             description="Synapse link: connects the agents of this machine with its fleet",
             command=[lasting_command(), LINK],
+            # Every message to another machine waits for it.
+            restart_delay_seconds=1,
+            # The fleet's NATS server, which no other machine should miss because a link has ended.
+            children_survive=True,
         )
     source = read_source(team_file(file, current_folder()), load_settings().home)
     team = source.team()
@@ -226,11 +230,29 @@ def _uninstall(options: Namespace) -> int:
     service.path.unlink()
     forget_installed(load_settings().home, service.path.name)
     systemd.reload_units()
+    ends_server = service.what == LINK and _stop_server()
     if options.json:
         print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})
     else:
         print_notice(f"{service.path.name} is stopped and removed.")
+        if ends_server:
+            print_notice("The fleet's server is stopped too.  (synapse fleet start)")
     return DONE
+
+
+def _stop_server() -> bool:
+    """Stops the fleet's server, which the link's service has started and systemd leaves alone.
+
+    Returns whether it is run on this machine.
+    """
+    settings = load_settings()
+    config = load_fleet(settings.home)
+    if config is None or not config.runs_server:
+        return False
+    from synapse.link.server import FleetServer
+
+    FleetServer(settings.home, settings.logs).stop()
+    return True
 
 
 def _find(what: str, file: str) -> _Service:

@@ -7,7 +7,8 @@
     HOME/fleet/server/store/           JetStream's files
 
 The link of this machine starts the server, and starts it again whenever it has ended (`keep_server_running`). The
-server is a process of its own session: a link that is restarted finds it running, and no other machine notices.
+server is a process of its own session: a link that is restarted finds it running, and no other machine notices. As a
+service, the link leaves it running too (`children_survive` of its unit); `synapse fleet stop` ends it.
 
 A machine may publish only under its own name, and hear only what is for it: see `permissions`. A reload leaves the
 connections of machines that stay as they are, and ends those of machines that were removed.

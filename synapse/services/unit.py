@@ -19,6 +19,8 @@ MARKER: Final = "# Written by `synapse service install`, which also replaces it:
 """The beginning of the first line of each of our units. A unit without it is never changed or removed."""
 OUR_SECTION: Final = "[X-Synapse]"
 """systemd ignores sections whose names begin with X-."""
+_RETRY_SECONDS: Final = 50
+"""The pauses between the starts of a service that ends again and again amount to this; then systemd gives up."""
 _LANGUAGE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
 _FOLDERS: Final = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 _OURS: Final = "SYNAPSE_"
@@ -42,6 +44,9 @@ class Unit:
     """The name and the file of the team; empty for others."""
     start_seconds: int = 90
     stop_seconds: int = 60
+    restart_delay_seconds: int = 5
+    children_survive: bool = False
+    """Whether the processes that it has started run on when it ends, however it ends."""
 
     def text(self) -> str:
         """Returns the unit file.
@@ -56,18 +61,17 @@ class Unit:
                 f"Description={_line(self.description)}",
                 "# A user unit cannot wait for the network or for other units of the system, so it tries again.",
                 "StartLimitIntervalSec=300",
-                "StartLimitBurst=10",
+                f"StartLimitBurst={_RETRY_SECONDS // self.restart_delay_seconds}",
                 "",
                 "[Service]",
                 "Type=notify",
                 f"ExecStart={_command(self.command)}",
                 "Restart=on-failure",
-                "RestartSec=5",
+                f"RestartSec={self.restart_delay_seconds}",
                 "# Wrong settings and refusals need a person.",
                 "RestartPreventExitStatus=2 7",
                 f"TimeoutStartSec={self.start_seconds}",
-                "# SIGTERM goes to Synapse alone, which stops its agents in order; what is left then is killed.",
-                "KillMode=mixed",
+                *self._kill_mode(),
                 f"TimeoutStopSec={self.stop_seconds}",
                 "# Without this, a test run that uses up the memory would stop all agents.",
                 "OOMPolicy=continue",
@@ -88,6 +92,14 @@ class Unit:
                 "",
             ]
         )
+
+    def _kill_mode(self) -> list[str]:
+        if self.children_survive:
+            return ["# What Synapse has started as a process of its own runs on.", "KillMode=process"]
+        return [
+            "# SIGTERM goes to Synapse alone, which stops its agents in order; what is left then is killed.",
+            "KillMode=mixed",
+        ]
 
 
 @dataclass(frozen=True, slots=True)

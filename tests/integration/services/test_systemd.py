@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from synapse.cli.main import main
+from synapse.link.server import FleetServer
 from synapse.services.unit import Unit
 from tests.fakes.user_systemd import UserSystemd, user_systemd
 from tests.integration.cli.session import ROOT
@@ -21,6 +22,7 @@ from tests.samples.ports import own_port
 
 GATEWAY = "synapse-gateway.service"
 TEAM = "synapse-team-shop.service"
+LINK = "synapse-link.service"
 TEAM_FILE = """
 [team]
 name = "shop"
@@ -143,6 +145,19 @@ def services(
     manager.run("systemctl", "--user", "stop", GATEWAY, TEAM)
 
 
+@pytest.fixture
+def server(services: Services) -> Generator[FleetServer]:
+    """The server of a new fleet, stopped, and so is the link."""
+    home = services.manager.home / "state"
+    found = FleetServer(home, home / "logs")
+    assert services.run("fleet", "create", "--name", "box1", "--listen", f"127.0.0.1:{own_port()}").code == 0
+    assert services.run("fleet", "stop").code == 0
+    assert found.process() is None
+    yield found
+    services.manager.run("systemctl", "--user", "stop", LINK)
+    found.stop()
+
+
 def test_the_gateway_runs_as_a_service_until_it_is_uninstalled(services: Services) -> None:
     installed = services.run("service", "install", "gateway", "--json")
 
@@ -238,3 +253,43 @@ def test_a_team_file_that_has_changed_is_not_run_at_the_next_boot(services: Serv
     # A refusal needs a person, so it is not tried again and again.
     assert (state["active"], state["restarts"]) == ("failed", 0)
     assert services.run("list", "--json").json == []
+
+
+def test_the_server_of_a_fleet_outlives_its_link_and_is_ended_by_a_person(
+    services: Services, server: FleetServer
+) -> None:
+    def connected() -> bool:
+        status = services.run("fleet", "status", "--json")
+        return status.code == 0 and bool(status.json["connected"])
+
+    installed = services.run("service", "install", "link", "--json")
+
+    assert installed.code == 0, installed
+    until(connected, "the link to connect", services.state)
+    first = server.process()
+    assert first is not None
+
+    os.kill(int(installed.json["pid"]), signal.SIGKILL)
+    again = until(lambda: _runs_anew(services, installed.json["pid"]), "systemd to start the link again")
+    until(connected, "the next link to connect", services.state)
+    assert (again["restarts"], server.process()) == (1, first)
+
+    # An orderly stop, as for an upgrade: no other machine notices the server's link.
+    assert services.manager.run("systemctl", "--user", "stop", LINK).returncode == 0
+    assert services.state()["active"] == "inactive"
+    assert server.process() == first
+    assert services.manager.run("systemctl", "--user", "start", LINK).returncode == 0
+    until(connected, "the started link to connect", services.state)
+    assert server.process() == first
+
+    assert services.run("fleet", "stop").code == 0
+    until(lambda: services.state()["active"] == "inactive", "systemd to see that it has ended", services.state)
+    assert server.process() is None
+
+    assert services.run("service", "install", "link").code == 0
+    until(connected, "the link to start the server and connect", services.state)
+    assert server.process() not in (None, first)
+    removed = services.run("service", "uninstall", "link")
+    assert removed.code == 0, removed
+    assert "The fleet's server is stopped too.  (synapse fleet start)" in removed.err
+    assert server.process() is None

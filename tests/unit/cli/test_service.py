@@ -49,11 +49,16 @@ def test_a_machine_of_a_fleet_installs_its_link(synapse: Cli, systemd: FakeSyste
     ran = synapse("service", "install", "link")
 
     assert ran.code == 0, ran
-    assert f'ExecStart="{COMMAND}" "link"\n' in (units / LINK).read_text(encoding="utf-8")
+    unit = (units / LINK).read_text(encoding="utf-8")
+    assert f'ExecStart="{COMMAND}" "link"\n' in unit
+    # The fleet's server, which the link starts, must not end with it, nor wait long for the next one.
+    assert "\nKillMode=process\n" in unit
+    assert "\nRestartSec=1\n" in unit
     assert systemd.changes() == ["daemon-reload", f"enable {LINK}", f"restart {LINK}"]
     assert synapse("service", "status", "link", "--json").json[0]["differs"] == []
     assert synapse("service", "status", "gateway").code == 3
-    assert synapse("service", "uninstall", "link").code == 0
+    removed = synapse("service", "uninstall", "link")
+    assert (removed.code, removed.err) == (0, f"{LINK} is stopped and removed.\n")
     assert not (units / LINK).exists()
 
 

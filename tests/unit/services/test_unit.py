@@ -37,10 +37,11 @@ UNIT = Unit(
     [
         UNIT,
         replace(UNIT, command=["/bin/true"], team="", file=""),
+        replace(UNIT, restart_delay_seconds=1, children_survive=True),
         replace(UNIT, description="100% \\", command=["/bin/true", "%h $HOME ${X}", 'a "b" \\', "\t\n", "日本", ""]),
         replace(UNIT, variables={"X": '%h $HOME "q" \\ \t\n', "Y": "it's"}, variable_file="/a b/100% #.env"),
     ],
-    ids=["team", "gateway", "odd arguments", "odd variables"],
+    ids=["team", "gateway", "link", "odd arguments", "odd variables"],
 )
 def test_systemd_accepts_the_unit_without_a_warning(unit: Unit, tmp_path: Path) -> None:
     file = tmp_path / unit.name
@@ -56,6 +57,23 @@ def test_systemd_accepts_the_unit_without_a_warning(unit: Unit, tmp_path: Path) 
     )
 
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("unit", "wanted"),
+    [
+        (UNIT, ["StartLimitBurst=10", "RestartSec=5", "KillMode=mixed"]),
+        (
+            replace(UNIT, restart_delay_seconds=1, children_survive=True),
+            ["StartLimitBurst=50", "RestartSec=1", "KillMode=process"],
+        ),
+    ],
+    ids=["others", "link"],
+)
+def test_a_service_that_starts_again_sooner_may_do_so_more_often(unit: Unit, wanted: list[str]) -> None:
+    settings = ("StartLimitBurst=", "RestartSec=", "KillMode=")
+
+    assert [line for line in unit.text().splitlines() if line.startswith(settings)] == wanted
 
 
 def test_an_argument_is_quoted_and_nothing_in_it_is_replaced() -> None:
