@@ -8,8 +8,10 @@ Everything is MessagePack, written and read by msgspec, except the two bodies, w
 that it does not know. It refuses a type that it does not know: UnreadableBody, which a link answers with AskFailed.
 
 Tasks and events are texts that the store's codec writes. Nothing is kept on the other side between two asks: a stream
-is a series of FollowTask or FollowTasks, each with the seq that the reader has, so it goes on after a restart of either
-link.
+is a series of FollowRemoteTask or FollowRemoteTasks, each with the seq that the reader has, so it goes on after a
+restart of either link.
+
+On the wire a type is its tag, as `cancel`; the names of the classes are only ours.
 
 `sender` names who asks on the asking machine, by its agent id there or as `user` for a person. That machine vouches for
 it; which machine asks is proven by the subject.
@@ -49,7 +51,7 @@ class ResolveAgent(_Struct, frozen=True, tag="resolve"):
     """Also an agent that does not run now, but has tasks: messages can be kept for it."""
 
 
-class ListAgents(_Struct, frozen=True, tag="agents"):
+class ListRemoteAgents(_Struct, frozen=True, tag="agents"):
     """Asks for the running agents and their states: AgentsListed."""
 
 
@@ -98,7 +100,7 @@ class ReadTasks(_Struct, frozen=True, tag="tasks"):
     cursor: str = ""
 
 
-class FollowTask(_Struct, frozen=True, tag="follow"):
+class FollowRemoteTask(_Struct, frozen=True, tag="follow"):
     """Asks for the events of a task after a seq: EventsRead, as soon as there is one or after `seconds`."""
 
     task_id: str
@@ -106,7 +108,7 @@ class FollowTask(_Struct, frozen=True, tag="follow"):
     seconds: float = LONG_POLL_SECONDS
 
 
-class FollowTasks(_Struct, frozen=True, tag="follow_all"):
+class FollowRemoteTasks(_Struct, frozen=True, tag="follow_all"):
     """Asks for the events of all tasks after a seq, or of one agent's: UpdatesRead, as soon as there is one or after
     `seconds`. The machine gets those of tasks that it may read."""
 
@@ -116,7 +118,7 @@ class FollowTasks(_Struct, frozen=True, tag="follow_all"):
     seconds: float = LONG_POLL_SECONDS
 
 
-class CancelTask(_Struct, frozen=True, tag="cancel"):
+class CancelRemoteTask(_Struct, frozen=True, tag="cancel"):
     """Cancels a task: TaskRead. A task that is canceled already is a success."""
 
     task_id: str
@@ -124,7 +126,7 @@ class CancelTask(_Struct, frozen=True, tag="cancel"):
     sender: str = PERSON
 
 
-class AnswerQuestion(_Struct, frozen=True, tag="answer"):
+class AnswerRemoteQuestion(_Struct, frozen=True, tag="answer"):
     """Answers the question of a task or, without one, of an agent: TaskRead, empty without a task."""
 
     target: str = ""
@@ -136,7 +138,7 @@ class AnswerQuestion(_Struct, frozen=True, tag="answer"):
     sender: str = PERSON
 
 
-class ResolveTask(_Struct, frozen=True, tag="decide"):
+class ResolveRemoteTask(_Struct, frozen=True, tag="decide"):
     """Decides about a task in doubt: TaskRead."""
 
     task_id: str
@@ -179,16 +181,16 @@ class ReadQuestions(_Struct, frozen=True, tag="questions"):
 
 Ask = (
     ResolveAgent
-    | ListAgents
+    | ListRemoteAgents
     | ReadStatus
     | ReadTask
     | ReadMessage
     | ReadTasks
-    | FollowTask
-    | FollowTasks
-    | CancelTask
-    | AnswerQuestion
-    | ResolveTask
+    | FollowRemoteTask
+    | FollowRemoteTasks
+    | CancelRemoteTask
+    | AnswerRemoteQuestion
+    | ResolveRemoteTask
     | ReadScreen
     | OpenTerminal
     | ReadQuestions
@@ -207,7 +209,7 @@ class RunCommand(_Struct, frozen=True, tag="command"):
 
 
 class FollowForCaller(_Struct, frozen=True, tag="follow_for"):
-    """Asks for the events of a task after a seq, as FollowTask, for a caller of a gateway: EventsRead.
+    """Asks for the events of a task after a seq, as FollowRemoteTask, for a caller of a gateway: EventsRead.
 
     So a gateway reads the tasks of a machine that ships no log.
     """
@@ -257,7 +259,7 @@ class StatusRead(_Struct, frozen=True, tag="status_read"):
 
 
 class TaskRead(_Struct, frozen=True, tag="task_read"):
-    """A task as a snapshot of the store's codec. `seq` is that of its last event, for FollowTask."""
+    """A task as a snapshot of the store's codec. `seq` is that of its last event, for FollowRemoteTask."""
 
     task: str = ""
     seq: int = 0

@@ -264,7 +264,7 @@ class Answers:
                 raise
             return asks.AgentResolved(agent=open_fields(stopped), running=False)
 
-    async def _agents(self, _machine: str, _ask: asks.ListAgents) -> asks.AgentsListed:
+    async def _agents(self, _machine: str, _ask: asks.ListRemoteAgents) -> asks.AgentsListed:
         entries = await self._registry.agents()
         rows = await asyncio.gather(*(self.agent_row(entry) for entry in entries))
         return asks.AgentsListed(agents=tuple(rows))
@@ -376,7 +376,7 @@ class Answers:
             tasks=tuple(texts), next_cursor=page.next_cursor, total=page.total, is_counted=page.is_counted
         )
 
-    async def _follow(self, machine: str, ask: asks.FollowTask) -> asks.EventsRead:
+    async def _follow(self, machine: str, ask: asks.FollowRemoteTask) -> asks.EventsRead:
         # Fails for a task that the machine may not see.
         task = await self._tasks.get(GetTask(ask.task_id, exact=True), self._reader(machine))
         return await self._events_after(task, ask)
@@ -388,7 +388,7 @@ class Answers:
             raise TaskNotFound(ask.task_id)
         return await self._events_after(task, ask)
 
-    async def _events_after(self, task: Task, ask: asks.FollowTask | asks.FollowForCaller) -> asks.EventsRead:
+    async def _events_after(self, task: Task, ask: asks.FollowRemoteTask | asks.FollowForCaller) -> asks.EventsRead:
         deadline = asyncio.get_running_loop().time() + min(ask.seconds, asks.LONG_POLL_SECONDS)
         while True:
             seen = await self._store.last_seq()
@@ -398,7 +398,7 @@ class Answers:
                 return _events(found)
             await self._store.wait_after(seen, left)
 
-    async def _follow_all(self, machine: str, ask: asks.FollowTasks) -> asks.UpdatesRead:
+    async def _follow_all(self, machine: str, ask: asks.FollowRemoteTasks) -> asks.UpdatesRead:
         inbox = (await self._known(ask.target)).inbox if ask.target else ""
         end = await self._store.last_seq()
         if not 0 <= ask.after <= end:
@@ -433,7 +433,7 @@ class Answers:
         except TaskNotFound:
             return False
 
-    async def _cancel(self, machine: str, ask: asks.CancelTask) -> asks.TaskRead:
+    async def _cancel(self, machine: str, ask: asks.CancelRemoteTask) -> asks.TaskRead:
         # Without sees_all: a machine cancels only what it has sent.
         caller = machine_caller(machine, ask.sender)
         task = await self._tasks.get(GetTask(ask.task_id, exact=ask.exact), caller)
@@ -450,7 +450,7 @@ class Answers:
                 raise
         return await self._read(await self._store.load(task.id))
 
-    async def _answer_question(self, machine: str, ask: asks.AnswerQuestion) -> asks.TaskRead:
+    async def _answer_question(self, machine: str, ask: asks.AnswerRemoteQuestion) -> asks.TaskRead:
         caller = self._require(machine, APPROVE, ask.sender)
         request = AnswerQuestion(
             task_id=ask.task_id,
@@ -461,7 +461,7 @@ class Answers:
         )
         return await self._command_about(request, ask.target, caller)
 
-    async def _resolve_task(self, machine: str, ask: asks.ResolveTask) -> asks.TaskRead:
+    async def _resolve_task(self, machine: str, ask: asks.ResolveRemoteTask) -> asks.TaskRead:
         caller = self._require(machine, APPROVE, ask.sender)
         request = ResolveTask(task_id=ask.task_id, verdict=ask.verdict, asked_at=_moment(ask.asked_at))
         return await self._command_about(request, "", caller)
@@ -572,7 +572,7 @@ class Answers:
 _METHODS: Final[dict[type[asks.Ask | asks.Command], str]] = {
     asks.Greet: "greet",
     asks.ResolveAgent: "resolve",
-    asks.ListAgents: "agents",
+    asks.ListRemoteAgents: "agents",
     asks.ReadStatus: "status",
     asks.ReadScreen: "screen",
     asks.OpenTerminal: "terminal",
@@ -580,11 +580,11 @@ _METHODS: Final[dict[type[asks.Ask | asks.Command], str]] = {
     asks.ReadTask: "task",
     asks.ReadMessage: "message",
     asks.ReadTasks: "list",
-    asks.FollowTask: "follow",
-    asks.FollowTasks: "follow_all",
-    asks.CancelTask: "cancel",
-    asks.AnswerQuestion: "answer_question",
-    asks.ResolveTask: "resolve_task",
+    asks.FollowRemoteTask: "follow",
+    asks.FollowRemoteTasks: "follow_all",
+    asks.CancelRemoteTask: "cancel",
+    asks.AnswerRemoteQuestion: "answer_question",
+    asks.ResolveRemoteTask: "resolve_task",
     asks.RunCommand: "command",
     asks.FollowForCaller: "follow_for_caller",
 }
@@ -599,7 +599,7 @@ def _is_long_poll(body: bytes) -> bool:
         ask = asks.decode_ask(body)
     except UnreadableBody:
         return False
-    if not isinstance(ask, asks.FollowTask | asks.FollowTasks | asks.FollowForCaller | asks.ReadStatus):
+    if not isinstance(ask, asks.FollowRemoteTask | asks.FollowRemoteTasks | asks.FollowForCaller | asks.ReadStatus):
         return False
     return ask.seconds > 0
 

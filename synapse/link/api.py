@@ -161,7 +161,7 @@ class LinkApi:
             return machine
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                listed = await self._fleet.client.ask(machine.name, asks.ListAgents(), asks.AgentsListed)
+                listed = await self._fleet.client.ask(machine.name, asks.ListRemoteAgents(), asks.AgentsListed)
         except MachineAway as away:
             left = Lasting(
                 incarnation=machine.incarnation,
@@ -268,7 +268,7 @@ class LinkApi:
         seconds = min(float(_number(query, "seconds", 0)), asks.LONG_POLL_SECONDS)
         if task_id:
             return _json(await self._events_of(task_id, machine, after, seconds))
-        ask = asks.FollowTasks(target=query.get("agent", ""), after=after, seconds=seconds)
+        ask = asks.FollowRemoteTasks(target=query.get("agent", ""), after=after, seconds=seconds)
         read = await self._ask(machine, ask, asks.UpdatesRead, seconds)
         events = [
             {"seq": one.seq, "task_id": one.task_id, "event": one.event, "task": one.task} for one in read.updates
@@ -283,7 +283,7 @@ class LinkApi:
             row = await self._changed_row(row, seconds)
         if row is not None and not is_there(row):
             return self._snapshot(row)
-        ask = asks.FollowTask(task_id=task_id, after=after, seconds=seconds)
+        ask = asks.FollowRemoteTask(task_id=task_id, after=after, seconds=seconds)
         try:
             read = await self._ask(machine, ask, asks.EventsRead, seconds)
         except SynapseError as error:

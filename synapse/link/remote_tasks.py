@@ -331,11 +331,11 @@ class RemoteAgentTasks:
             return task
         sender = self._sender_name(caller)
         task_id = row.task_id if row is not None else request.task_id
-        ask = asks.CancelTask(task_id=task_id, exact=row is not None or request.exact, sender=sender)
+        ask = asks.CancelRemoteTask(task_id=task_id, exact=row is not None or request.exact, sender=sender)
         return self._shown(task_in(await self._fleet.client.ask(self._machine, ask, asks.TaskRead)))
 
     async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
-        ask = asks.AnswerQuestion(
+        ask = asks.AnswerRemoteQuestion(
             target=self._target,
             task_id=request.task_id,
             verdict=request.verdict,
@@ -349,7 +349,7 @@ class RemoteAgentTasks:
 
     async def resolve(self, request: ResolveTask, caller: Caller) -> Task:
         asked_at = request.asked_at.isoformat() if request.asked_at is not None else ""
-        ask = asks.ResolveTask(
+        ask = asks.ResolveRemoteTask(
             task_id=request.task_id, verdict=request.verdict, asked_at=asked_at, sender=self._person(caller)
         )
         return self._shown(task_in(await self._fleet.client.ask(self._machine, ask, asks.TaskRead)))
@@ -485,7 +485,7 @@ class RemoteAgentTasks:
         seen = 0
         while task is None or not task.state.is_terminal:
             seconds = asks.LONG_POLL_SECONDS if seen else 0.0
-            ask = asks.FollowTask(task_id=task_id, after=seen, seconds=seconds)
+            ask = asks.FollowRemoteTask(task_id=task_id, after=seen, seconds=seconds)
             try:
                 read = await self._fleet.client.ask(self._machine, ask, asks.EventsRead, seconds=seconds)
             except RateLimited as error:

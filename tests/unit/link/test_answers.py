@@ -173,7 +173,7 @@ async def test_a_message_is_found_only_by_the_machine_that_sent_it(tmp_path: Pat
 
 async def test_a_machine_cancels_its_own_task_and_again_without_harm(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        states = [task_in(await here.ask(asks.CancelTask(task_id=here.mine.id))).state for _ in range(2)]
+        states = [task_in(await here.ask(asks.CancelRemoteTask(task_id=here.mine.id))).state for _ in range(2)]
 
         assert states == [TaskState.CANCELED, TaskState.CANCELED]
         [(request, caller)] = here.hosts.commands
@@ -186,12 +186,12 @@ async def test_the_right_to_read_is_no_right_to_cancel(tmp_path: Path) -> None:
         here.allow["laptop"] = frozenset({"read"})
 
         with pytest.raises(TaskNotFound):
-            await here.ask(asks.CancelTask(task_id=here.local.id))
+            await here.ask(asks.CancelRemoteTask(task_id=here.local.id))
 
 
 async def test_a_task_of_an_agent_that_does_not_run_is_canceled_in_the_store(tmp_path: Path) -> None:
     async with world(tmp_path, entries=()) as here:
-        read = await here.ask(asks.CancelTask(task_id=here.mine.id))
+        read = await here.ask(asks.CancelRemoteTask(task_id=here.mine.id))
 
         assert task_in(read).state is TaskState.CANCELED
         assert here.hosts.commands == []
@@ -239,7 +239,7 @@ async def test_a_known_status_is_answered_only_when_it_changes_or_the_time_is_ov
 async def test_other_machines_see_neither_processes_nor_sockets_of_agents(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         resolved = await here.ask(asks.ResolveAgent(target="codex"))
-        listed = await here.ask(asks.ListAgents())
+        listed = await here.ask(asks.ListRemoteAgents())
 
         for agent in (resolved.agent, *listed.agents):
             assert agent["agent_id"] == CODEX.agent_id
@@ -255,8 +255,8 @@ async def test_an_unknown_agent_is_said_to_be_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "right"),
     [
-        (asks.AnswerQuestion(task_id=numbered(2), verdict="allow"), "approve"),
-        (asks.ResolveTask(task_id=numbered(2), verdict="retry"), "approve"),
+        (asks.AnswerRemoteQuestion(task_id=numbered(2), verdict="allow"), "approve"),
+        (asks.ResolveRemoteTask(task_id=numbered(2), verdict="retry"), "approve"),
         (asks.ReadQuestions(), "approve"),
         (asks.ReadScreen(target="codex"), "attach"),
         (asks.OpenTerminal(target="codex", kind="attach", stream_id="s1"), "attach"),
@@ -284,7 +284,7 @@ async def test_a_decision_reaches_the_host_with_the_rights_of_its_machine(tmp_pa
     async with world(tmp_path) as here:
         here.allow["laptop"] = frozenset({"approve"})
 
-        await here.ask(asks.AnswerQuestion(task_id=here.local.id[:8], verdict="allow", question_id="q"))
+        await here.ask(asks.AnswerRemoteQuestion(task_id=here.local.id[:8], verdict="allow", question_id="q"))
 
         [(request, caller)] = here.hosts.commands
         assert request == AnswerQuestion(task_id=here.local.id, verdict="allow", question_id="q")
@@ -407,9 +407,9 @@ async def test_a_machine_that_ships_no_log_marks_what_a_gateway_sends(tmp_path: 
 
 async def test_events_are_followed_by_their_seq(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        first = await here.ask(asks.FollowTask(task_id=here.mine.id, after=0, seconds=5))
+        first = await here.ask(asks.FollowRemoteTask(task_id=here.mine.id, after=0, seconds=5))
         waiting = asyncio.create_task(
-            here.ask(asks.FollowTask(task_id=here.mine.id, after=first.events[-1].seq, seconds=20))
+            here.ask(asks.FollowRemoteTask(task_id=here.mine.id, after=first.events[-1].seq, seconds=20))
         )
         await Journal(here.store, ANY_LEASE).record(said("more", here.mine.id))
         later = await waiting
@@ -420,7 +420,7 @@ async def test_events_are_followed_by_their_seq(tmp_path: Path) -> None:
 
 async def test_a_follower_without_news_is_answered_when_its_time_is_over(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        read = await here.ask(asks.FollowTask(task_id=here.mine.id, after=10**6, seconds=0.05))
+        read = await here.ask(asks.FollowRemoteTask(task_id=here.mine.id, after=10**6, seconds=0.05))
 
         assert read == asks.EventsRead()
 
@@ -428,12 +428,12 @@ async def test_a_follower_without_news_is_answered_when_its_time_is_over(tmp_pat
 async def test_a_machine_follows_the_events_of_its_own_tasks_from_now_on(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         journal = Journal(here.store, ANY_LEASE)
-        now = await here.ask(asks.FollowTasks())
-        waiting = asyncio.create_task(here.ask(asks.FollowTasks(after=now.seq, seconds=20)))
+        now = await here.ask(asks.FollowRemoteTasks())
+        waiting = asyncio.create_task(here.ask(asks.FollowRemoteTasks(after=now.seq, seconds=20)))
         await journal.record(said("private", here.local.id))
         await journal.record(said("blue", here.mine.id))
         read = await waiting
-        later = await here.ask(asks.FollowTasks(after=read.seq, seconds=0))
+        later = await here.ask(asks.FollowRemoteTasks(after=read.seq, seconds=0))
 
         assert (now.updates, later.updates) == ((), ())
         [update] = read.updates
@@ -447,8 +447,8 @@ async def test_a_machine_that_may_read_follows_all_agents_or_one(tmp_path: Path)
         journal = Journal(here.store, ANY_LEASE)
         other = await journal.record(opened(numbered(3), inbox="claude", agent_id="synapse-claude-8100"))
 
-        of_all = await here.ask(asks.FollowTasks(after=0, seconds=0))
-        of_codex = await here.ask(asks.FollowTasks(target="codex", after=0, seconds=0))
+        of_all = await here.ask(asks.FollowRemoteTasks(after=0, seconds=0))
+        of_codex = await here.ask(asks.FollowRemoteTasks(target="codex", after=0, seconds=0))
 
         assert {update.task_id for update in of_all.updates} == {here.mine.id, here.local.id, other.id}
         assert {update.task_id for update in of_codex.updates} == {here.mine.id, here.local.id}
@@ -458,7 +458,7 @@ async def test_a_follower_of_all_does_not_see_what_was_deleted(tmp_path: Path) -
     async with world(tmp_path) as here:
         await Journal(here.store, ANY_LEASE).record(hidden(here.mine.id))
 
-        read = await here.ask(asks.FollowTasks(after=0, seconds=0))
+        read = await here.ask(asks.FollowRemoteTasks(after=0, seconds=0))
 
         assert [kind for update in read.updates for kind, *_ in from_json(update.event)] == ["task_hidden"]
 
@@ -470,9 +470,9 @@ async def test_many_events_come_in_several_answers_and_too_large_ones_are_counte
         for number, size in sizes.items():
             large = message("x" * size, f"m{number}")
             await journal.record(opened(numbered(number), scope=MINE, inbox="codex", message=large))
-        pages = [await here.ask(asks.FollowTasks(after=0, seconds=0))]
+        pages = [await here.ask(asks.FollowRemoteTasks(after=0, seconds=0))]
         while pages[-1].more:
-            pages.append(await here.ask(asks.FollowTasks(after=pages[-1].seq, seconds=0)))
+            pages.append(await here.ask(asks.FollowRemoteTasks(after=pages[-1].seq, seconds=0)))
 
         found = [update.task_id for page in pages for update in page.updates]
         assert found == [here.mine.id, *(numbered(number) for number in (3, 5, 6))]
@@ -501,7 +501,7 @@ async def test_one_machine_cannot_keep_this_one_busy(tmp_path: Path) -> None:
         engine = MemoryEngine()
         mine, theirs = engine.bus("box2"), engine.bus("laptop")
         hearing = asyncio.create_task(here.answers.hear(mine, "synapse.v1.ask.box2.*"))
-        poll = asks.encode_ask(asks.FollowTask(task_id=here.mine.id, after=10**6, seconds=2))
+        poll = asks.encode_ask(asks.FollowRemoteTask(task_id=here.mine.id, after=10**6, seconds=2))
         read = asks.encode_ask(asks.ReadTask(task_id=here.mine.id))
         async with asyncio.timeout(20):
             while not engine.readers:
@@ -595,5 +595,5 @@ async def test_a_host_that_says_no_status_does_not_hold_the_answer_up(
 
         with pytest.raises(AgentNotResponding):
             await here.ask(asks.ReadStatus(target="codex"))
-        (row,) = (await here.ask(asks.ListAgents())).agents
+        (row,) = (await here.ask(asks.ListRemoteAgents())).agents
         assert row["state"] == ""

@@ -322,10 +322,10 @@ async def test_a_reader_with_a_position_gets_the_end_that_came_by_the_relay(tmp_
         task = await here.tasks.send(say(), PERSON)
         _serve(here, task, [opened(task.id)])
 
-        def silent(_ask: asks.FollowTask) -> asks.AskAnswer:
+        def silent(_ask: asks.FollowRemoteTask) -> asks.AskAnswer:
             raise LinkDown("nobody can ask that machine now")
 
-        here.far.answers[asks.FollowTask] = silent
+        here.far.answers[asks.FollowRemoteTask] = silent
         stream = await here.tasks.subscribe(SubscribeTask(task_id=task.id, after=1), PERSON)
         ended = EndedTask(
             machine="laptop", message_id=task.message.message_id, task_id=task.id, end=End(state="completed")
@@ -339,13 +339,13 @@ async def test_a_reader_waits_while_the_other_machine_has_too_many(tmp_path: Pat
     async with world(tmp_path) as here:
         task = await here.tasks.send(say(), PERSON)
         _serve(here, task, [opened(task.id), moved(TaskState.COMPLETED, task.id)])
-        follow = here.far.answers[asks.FollowTask]
+        follow = here.far.answers[asks.FollowRemoteTask]
 
-        def busy(_ask: asks.FollowTask) -> asks.AskAnswer:
-            here.far.answers[asks.FollowTask] = follow
+        def busy(_ask: asks.FollowRemoteTask) -> asks.AskAnswer:
+            here.far.answers[asks.FollowRemoteTask] = follow
             raise RateLimited("laptop asks too much at once", seconds=1)
 
-        here.far.answers[asks.FollowTask] = busy
+        here.far.answers[asks.FollowRemoteTask] = busy
 
         stream = await here.tasks.subscribe(SubscribeTask(task_id=task.id, after=1), PERSON)
 
@@ -396,7 +396,7 @@ async def test_a_task_that_was_continued_is_the_one_that_its_first_message_opene
 
 async def test_only_a_person_decides(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.far.answers[asks.AnswerQuestion] = lambda _: asks.TaskRead()
+        here.far.answers[asks.AnswerRemoteQuestion] = lambda _: asks.TaskRead()
 
         with pytest.raises(PersonRequired):
             await here.tasks.answer(AnswerQuestion(verdict="allow"), AGENT)
@@ -529,11 +529,11 @@ def test_each_state_of_the_outbox_is_a_state_of_the_task(
 def _serve(here: World, task: Task, events: list[Any]) -> None:
     """Let box2 answer with these events of the task."""
 
-    def follow(ask: asks.FollowTask) -> asks.AskAnswer:
+    def follow(ask: asks.FollowRemoteTask) -> asks.AskAnswer:
         texts = [asks.EventText(seq, encode_events((event,))) for seq, event in enumerate(events, 1)]
         return asks.EventsRead(events=tuple(one for one in texts if one.seq > ask.after))
 
-    here.far.answers[asks.FollowTask] = follow
+    here.far.answers[asks.FollowRemoteTask] = follow
     whole = encode_task(rebuild(None, events))
     here.far.answers[asks.ReadTask] = lambda ask: asks.TaskRead(task=whole if ask.task_id == task.id else "")
 
