@@ -105,7 +105,7 @@ Part = Callable[[], Coroutine[Any, Any, None]]
 """Runs a part of the link until it is cancelled; may be called again after it has failed."""
 
 
-class Membership:
+class FleetFile:
     """This machine's `fleet.json`, read again when it changes."""
 
     def __init__(self, home: Path) -> None:
@@ -151,14 +151,14 @@ class Link:
 
     def __init__(
         self,
-        membership: Membership,
+        config_file: FleetFile,
         entry: AgentEntry,
         settings: Settings,
         store: TaskStore,
         database: LinkDatabase,
         bus: Bus,
     ) -> None:
-        self._membership = membership
+        self._config_file = config_file
         self._entry = entry
         self._settings = settings
         self._store = store
@@ -168,7 +168,7 @@ class Link:
         self._since = instant(self._clock)
         self.notes: deque[str] = deque(maxlen=MOST_NOTES)
         self.incarnations = 0
-        machine = membership.config.machine
+        machine = config_file.config.machine
         self._machine = machine
         self._me = asks.Greeted(instance=secrets.token_hex(8), version=__version__, since=self._since)
         self.registry = open_local_registry(settings.registry, self._clock.monotonic)
@@ -205,8 +205,8 @@ class Link:
             clock=self._clock,
             read_agents=self._read_agents,
             incarnation=lambda: self._shell.incarnation,
-            is_gateway=lambda: membership.config.is_gateway,
-            ships_log=membership.config.ship_log,
+            is_gateway=lambda: config_file.config.is_gateway,
+            ships_log=config_file.config.ship_log,
         )
         self._states = AgentStates(self.registry, self._hosts, self._presence.changed)
         self._streams = Streams(bus, machine, self._ask_terminal, lambda: secrets.token_hex(8))
@@ -217,10 +217,10 @@ class Link:
             store=store,
             hosts=self._hosts,
             tasks=stopped,
-            allowed=membership.allowed,
+            allowed=config_file.allowed,
             answer_log=self._answer_log,
             serve_terminal=self._serve_terminal,
-            ships_log=membership.config.ship_log,
+            ships_log=config_file.config.ship_log,
         )
         self._fleet = Fleet(
             machine=machine,
@@ -249,7 +249,7 @@ class Link:
         self._shell.on_announce, self._shell.on_notify = self._announced, self._notified
         self._shell.on_loaded = self._shipping.loaded
         self._shell.tell_incarnations = self._machines.tell_incarnations
-        if membership.config.ship_log:
+        if config_file.config.ship_log:
             self._shell.read_own_log = self._shipping.read_engine
             self._shell.on_disconnected = self._shipping.lose_engine
 
@@ -266,15 +266,15 @@ class Link:
             partial(look_for_receivers, self._bus, self._database, self._machines),
             self._waits.run,
         ]
-        if self._membership.config.ship_log:
+        if self._config_file.config.ship_log:
             parts.append(self._shipping.run)
         if self._replicas is not None:
             parts.append(self._replicas.run)
-        if self._membership.config.is_gateway:
+        if self._config_file.config.is_gateway:
             from synapse.link.key_mirror import KeyMirror  # noqa: PLC0415 - few machines have gateways
 
             parts.append(KeyMirror(self._settings.home, self._bus, self._machine, clock=self._clock).run)
-        if self._membership.config.runs_server:
+        if self._config_file.config.runs_server:
             from synapse.link.enrolment import serve_fleet  # noqa: PLC0415 - only one machine runs the server
 
             parts.append(partial(serve_fleet, self._settings.home, self._settings.logs, self._bus))
@@ -325,7 +325,7 @@ class Link:
         return self._states.rows()
 
     async def _answer_log(self, request: RangeRequest | PieceRequest) -> bytes:
-        if request.machine == self._machine and self._membership.config.ship_log:
+        if request.machine == self._machine and self._config_file.config.ship_log:
             return await self._shipping.answer(request)
         if self._replicas is not None:
             return await self._replicas.answer(request)
@@ -343,11 +343,11 @@ class Link:
             StreamKind(ask.kind),
             from_machine=machine,
             stream_id=ask.stream_id,
-            holds=lambda: ATTACH in self._membership.allowed(machine),
+            holds=lambda: ATTACH in self._config_file.allowed(machine),
         )
 
     def _replica_keeper(self) -> ReplicaKeeper | None:
-        config = self._membership.config
+        config = self._config_file.config
         if not config.replica and not config.is_gateway:
             return None
         from synapse.link.replicas import ReplicaKeeper  # noqa: PLC0415 - few machines keep a replica
@@ -374,7 +374,7 @@ class Link:
         self.notes.append(f"{instant(self._clock)} {text}")
 
     async def _status(self) -> dict[str, Any]:
-        config = self._membership.config
+        config = self._config_file.config
         incarnation: Incarnation | None = self._shell.incarnation
         return {
             "fleet": config.fleet,
@@ -471,7 +471,7 @@ async def run_link(settings: Settings, on_ready: Callable[[AgentEntry, FleetConf
     """
     from synapse.link.nats_bus import NatsBus, access_of  # noqa: PLC0415 - it loads nats-py
 
-    membership = Membership(settings.home)
+    config_file = FleetFile(settings.home)
     with only_one(settings.home):
         raise_file_limit()
         stop = stop_signal()
@@ -479,8 +479,8 @@ async def run_link(settings: Settings, on_ready: Callable[[AgentEntry, FleetConf
         try:
             database = LinkDatabase(fleet_folder(settings.home) / FILE, SystemClock())
             try:
-                async with NatsBus(access_of(settings.home, membership.config)) as bus:
-                    await _serve(membership, settings, store, database, bus, stop, on_ready)
+                async with NatsBus(access_of(settings.home, config_file.config)) as bus:
+                    await _serve(config_file, settings, store, database, bus, stop, on_ready)
             finally:
                 await database.close()
         finally:
@@ -488,7 +488,7 @@ async def run_link(settings: Settings, on_ready: Callable[[AgentEntry, FleetConf
 
 
 async def _serve(  # noqa: PLR0913, PLR0917 - what is open by now
-    membership: Membership,
+    config_file: FleetFile,
     settings: Settings,
     store: TaskStore,
     database: LinkDatabase,
@@ -499,7 +499,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what is open by now
     entry = new_entry(LINK, "link", SystemClock(), name=LINK)
     listener = await asyncio.to_thread(listen_at_socket, f"{LINK}-{_short(settings.home)}", settings)
     entry.socket = str(listener.path)
-    link = Link(membership, entry, settings, store, database, bus)
+    link = Link(config_file, entry, settings, store, database, bus)
     auth = LocalAuth(
         uid=os.getuid(),
         hosts=(),
@@ -517,11 +517,11 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what is open by now
     try:
         async with _background(server.serve()) as serving, _background(server.keep_in_place(listener)):
             await server.wait_started()
-            async with _background(link.run()) as running, _background(membership.follow()) as leaving:
+            async with _background(link.run()) as running, _background(config_file.follow()) as leaving:
                 await asyncio.to_thread(files.write, entry)
                 tune_gc()
-                log.info("link_started", extra={"machine": membership.config.machine, "pid": entry.pid})
-                on_ready(entry, membership.config)
+                log.info("link_started", extra={"machine": config_file.config.machine, "pid": entry.pid})
+                on_ready(entry, config_file.config)
                 ends: set[asyncio.Future[Any]] = {stop, running, leaving, serving}
                 async with _background(_restore_entry(settings.home, entry)):
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

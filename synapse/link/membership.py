@@ -52,9 +52,9 @@ from synapse.link.nats_connection import Access
 from synapse.link.presence import forget_removed
 from synapse.link.server import (
     INVITATION_SECONDS,
+    FleetMember,
     FleetServer,
     Invited,
-    Machine,
     Members,
     checked_binary,
     choose_listen,
@@ -143,7 +143,7 @@ def create_fleet(home: Path, logs: Path, wanted: NewFleet) -> FleetConfig:
     make_private(folder)
     server = FleetServer(home, logs)
     seed = new_seed()
-    me = Machine(name=wanted.machine, key=public_key(seed), is_gateway=True, runs_server=True)
+    me = FleetMember(name=wanted.machine, key=public_key(seed), is_gateway=True, runs_server=True)
     members = Members(
         fleet=wanted.fleet, listen=listen, servers=choose_servers(listen, wanted.address), machines={me.name: me}
     )

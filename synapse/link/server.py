@@ -107,7 +107,7 @@ _FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class FleetMember:
     """A machine that may connect."""
 
     name: str
@@ -139,7 +139,7 @@ class Members:
     """Host and port, as `0.0.0.0:4222`."""
     servers: tuple[str, ...]
     """The addresses that other machines use."""
-    machines: Mapping[str, Machine] = field(default_factory=dict[str, Machine])
+    machines: Mapping[str, FleetMember] = field(default_factory=dict[str, FleetMember])
     invited: Mapping[str, Invited] = field(default_factory=dict[str, Invited])
     """By their keys."""
 
@@ -169,7 +169,7 @@ class Members:
             raise InvitationRefused("the invitation has expired")
         if invited.used_by not in ("", machine_key):
             raise InvitationRefused(f"another machine has used the invitation of '{invited.name}' already")
-        machine = Machine(name=invited.name, key=machine_key, is_gateway=invited.is_gateway)
+        machine = FleetMember(name=invited.name, key=machine_key, is_gateway=invited.is_gateway)
         if self.machines.get(invited.name, machine) != machine:
             raise NameTaken(f"the fleet has a machine named '{invited.name}' already")
         used = replace(invited, used_by=machine_key, expires_at=min(invited.expires_at, now + GRACE_SECONDS))
@@ -198,7 +198,7 @@ class Members:
         return replace(self, invited=kept) if len(kept) < len(self.invited) else self
 
 
-def permissions(machine: Machine, api: str = names.ENGINE_API) -> dict[str, Any]:
+def permissions(machine: FleetMember, api: str = names.ENGINE_API) -> dict[str, Any]:
     """Returns the subjects on which a machine may publish, and which it may hear.
 
     JetStream is asked on subjects that begin with `api`.
@@ -750,7 +750,7 @@ def _decode_members(document: Any) -> Members:
     if document["version"] != _FORMAT:
         raise ValueError("it was written by another version of Synapse")
     machines = [
-        Machine(
+        FleetMember(
             name=str(row["name"]), key=str(row["key"]), is_gateway=bool(row["gateway"]), runs_server=bool(row["server"])
         )
         for row in document["machines"]

@@ -22,7 +22,7 @@ from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
 from synapse.link.nats_bus import MAILS_PER_PAIR, NatsBus, matches
 from synapse.link.nats_connection import Access
-from synapse.link.server import Machine, permissions
+from synapse.link.server import FleetMember, permissions
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
@@ -84,7 +84,7 @@ class TestNatsBusWithCredentials(BusConformance):
         with nats_server(tmp_path, self.operator.configuration()) as self.server:
             yield
 
-    def bus(self, machine: Machine) -> NatsBus:
+    def bus(self, machine: FleetMember) -> NatsBus:
         creds = self.operator.creds(self.folder, machine.name, permissions(machine, names.JETSTREAM_API))
         access = Access(machine=machine.name, servers=(self.server.url,), creds=str(creds), makes_streams=True)
         return NatsBus(access)
@@ -92,8 +92,8 @@ class TestNatsBusWithCredentials(BusConformance):
     @override
     @asynccontextmanager
     async def open_pair(self) -> AsyncGenerator[Pair]:
-        makes_streams = self.bus(Machine(name="hub", key="", runs_server=True))
-        one, two = self.bus(Machine(name="laptop", key="")), self.bus(Machine(name="box2", key=""))
+        makes_streams = self.bus(FleetMember(name="hub", key="", runs_server=True))
+        one, two = self.bus(FleetMember(name="laptop", key="")), self.bus(FleetMember(name="box2", key=""))
         async with makes_streams, one, two:
             for bus in (makes_streams, one, two):
                 await bus.wait_connected(BOUND)
@@ -203,7 +203,7 @@ async def require_problem(bus: NatsBus, words: str) -> None:
 
 @pytest.mark.parametrize("kind", ["relay", "mail", "ask", "command", ""])
 async def test_the_doctor_finds_each_way_to_act_as_another_machine(tmp_path: Path, kind: str) -> None:
-    rights = permissions(Machine(name="box2", key=""), names.JETSTREAM_API)
+    rights = permissions(FleetMember(name="box2", key=""), names.JETSTREAM_API)
     rights["publish"]["allow"] += [f"{names.ROOT}.{kind}.*.*"] if kind else []
     users = [{"user": "maker", "password": "x"}, {"user": "box2", "password": "x", "permissions": rights}]
     with nats_server(tmp_path, f"authorization: {json.dumps({'users': users})}") as server:

@@ -19,8 +19,8 @@ from synapse.link.nats_connection import explain
 from synapse.link.server import (
     ENGINE_SUBJECTS,
     GRACE_SECONDS,
+    FleetMember,
     Invited,
-    Machine,
     Members,
     choose_servers,
     permissions,
@@ -29,7 +29,7 @@ from synapse.link.server import (
 
 ROOT = Path(__file__).resolve().parents[3]
 NOW = 1_000_000.0
-HUB = Machine(name="hub", key="UHUB", is_gateway=True, runs_server=True)
+HUB = FleetMember(name="hub", key="UHUB", is_gateway=True, runs_server=True)
 EMPTY = Members(fleet="home", listen="0.0.0.0:4222", servers=("tls://hub:4222",), machines={"hub": HUB})
 BOX2 = Invited(name="box2", key="UINV", is_gateway=False, expires_at=NOW + 600)
 INVITED = EMPTY.invite(BOX2)
@@ -39,7 +39,7 @@ ENROLLED = Enrolled(fleet="home", machine="box2", servers=("tls://hub:4222",), i
 def test_an_invited_machine_is_enrolled_once() -> None:
     enrolled = INVITED.enrol("UINV", "UBOX2", NOW)
 
-    assert enrolled.machines["box2"] == Machine(name="box2", key="UBOX2")
+    assert enrolled.machines["box2"] == FleetMember(name="box2", key="UBOX2")
     with pytest.raises(InvitationRefused, match="another machine has used"):
         enrolled.enrol("UINV", "UOTHER", NOW + 1)
 
@@ -79,7 +79,7 @@ def test_a_name_is_taken_by_one_machine() -> None:
 
     with pytest.raises(NameTaken, match="'box2' already"):
         enrolled.invite(replace(BOX2, key="UNEW"))
-    twice = replace(INVITED, machines={**EMPTY.machines, "box2": Machine(name="box2", key="UOTHER")})
+    twice = replace(INVITED, machines={**EMPTY.machines, "box2": FleetMember(name="box2", key="UOTHER")})
     with pytest.raises(NameTaken):
         twice.enrol("UINV", "UBOX2", NOW)
 
@@ -96,7 +96,7 @@ def test_a_removed_machine_leaves_no_way_back() -> None:
 
 
 def test_a_machine_may_publish_nothing_without_its_name() -> None:
-    allowed = permissions(Machine(name="box2", key="UBOX2"))["publish"]["allow"]
+    allowed = permissions(FleetMember(name="box2", key="UBOX2"))["publish"]["allow"]
     reading = (
         "synapse.engine.STREAM.INFO.",
         "synapse.engine.STREAM.MSG.GET.KV_",

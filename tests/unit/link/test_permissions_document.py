@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from synapse.fleet import names
-from synapse.link.server import Machine, permissions
+from synapse.link.server import FleetMember, permissions
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "howto" / "fleet.md"
 OWN = {"_ENROL.*.>", "$KV.SYN_PRESENCE.*", "$KV.SYN_INCARNATION.*", "$KV.SYN_KEYS.*.*", "$JS.API.STREAM.PURGE.SYN_MAIL"}
@@ -15,7 +15,7 @@ OWN = {"_ENROL.*.>", "$KV.SYN_PRESENCE.*", "$KV.SYN_INCARNATION.*", "$KV.SYN_KEY
 
 
 def rights(**role: bool) -> tuple[set[str], set[str]]:
-    allowed: dict[str, Any] = permissions(Machine(name="ME", key="K", **role), names.JETSTREAM_API)
+    allowed: dict[str, Any] = permissions(FleetMember(name="ME", key="K", **role), names.JETSTREAM_API)
     return set(allowed["publish"]["allow"]), set(allowed["subscribe"]["allow"])
 
 
