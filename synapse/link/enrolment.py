@@ -43,9 +43,10 @@ from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import Arrival, Bus, BusError
 from synapse.link.machine_keys import is_public_key, public_key
+from synapse.link.members import Members
 from synapse.link.nats_connection import MARK, NatsClient, explain
 from synapse.link.presence import forget_removed
-from synapse.link.server import FleetServer, Members
+from synapse.link.server import FleetServer
 
 log = logging.getLogger(__name__)
 

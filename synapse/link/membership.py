@@ -47,20 +47,11 @@ from synapse.link.enrolment import (
     wait_until_accepted,
 )
 from synapse.link.machine_keys import new_seed, public_key
+from synapse.link.members import INVITATION_SECONDS, FleetMember, Invited, Members
 from synapse.link.nats_bus import NatsBus, access_of
 from synapse.link.nats_connection import Access
 from synapse.link.presence import forget_removed
-from synapse.link.server import (
-    INVITATION_SECONDS,
-    FleetMember,
-    FleetServer,
-    Invited,
-    Members,
-    checked_binary,
-    choose_listen,
-    choose_servers,
-    split_address,
-)
+from synapse.link.server import FleetServer, checked_binary, choose_listen, choose_servers, split_address
 
 CONNECT_SECONDS: Final = 8.0
 CUT_OFF_SECONDS: Final = 8.0

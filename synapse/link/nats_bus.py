@@ -1,7 +1,7 @@
 """Implements `fleet.bus.Bus` with nats-py: one connection to one of the NATS servers of the fleet, made again for ever.
 
 The only module that loads nats-py, with `link.enrolment`. It asks JetStream by its JSON interface, so that each right
-that a machine needs stands in a subject (`link.server` lists them).
+that a machine needs stands in a subject (`link.members` lists them).
 
 Who wrote a message is decided by its subject, on which the server lets one machine publish. The server itself publishes
 too, though: it sends the answers of its JetStream interface to whatever subject a request names for its reply, and so
@@ -327,7 +327,10 @@ class NatsBus:
 
     @property
     def is_engine_apart(self) -> bool:
-        """Whether JetStream is in another account than the machines, which cannot make it ask itself: `link.server`."""
+        """Whether JetStream is in another account than the machines, so that they cannot make it ask itself.
+
+        See `link.members`.
+        """
         return self._access.api != names.JETSTREAM_API
 
     @property

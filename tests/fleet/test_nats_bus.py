@@ -20,9 +20,9 @@ from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
+from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import MAILS_PER_PAIR, NatsBus, matches
 from synapse.link.nats_connection import Access
-from synapse.link.server import FleetMember, permissions
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server

@@ -38,6 +38,7 @@ from synapse.link import server as server_module
 from synapse.link.certificates import make_server_certificate
 from synapse.link.enrolment import EnrolmentService, read_invitation
 from synapse.link.machine_keys import public_key
+from synapse.link.members import Members
 from synapse.link.membership import NewFleet, create_fleet, invite, join_by_invitation
 from synapse.link.nats_bus import NatsBus, access_of
 from synapse.link.nats_connection import MARK
@@ -45,7 +46,6 @@ from synapse.link.server import (
     RENEW_DAYS,
     TICK_SECONDS,
     FleetServer,
-    Members,
     checked_binary,
 )
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first

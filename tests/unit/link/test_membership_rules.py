@@ -15,17 +15,9 @@ from synapse.core.errors import Conflict, InvalidSettings, InvitationRefused, Na
 from synapse.link import certificates
 from synapse.link.enrolment import Enrolled, clock_warning
 from synapse.link.machine_keys import is_public_key, new_seed, public_key
+from synapse.link.members import ENGINE_SUBJECTS, GRACE_SECONDS, FleetMember, Invited, Members, permissions
 from synapse.link.nats_connection import explain
-from synapse.link.server import (
-    ENGINE_SUBJECTS,
-    GRACE_SECONDS,
-    FleetMember,
-    Invited,
-    Members,
-    choose_servers,
-    permissions,
-    split_address,
-)
+from synapse.link.server import choose_servers, split_address
 
 ROOT = Path(__file__).resolve().parents[3]
 NOW = 1_000_000.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from synapse.fleet import names
-from synapse.link.server import FleetMember, permissions
+from synapse.link.members import FleetMember, permissions
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "howto" / "fleet.md"
 OWN = {"_ENROL.*.>", "$KV.SYN_PRESENCE.*", "$KV.SYN_INCARNATION.*", "$KV.SYN_KEYS.*.*", "$JS.API.STREAM.PURGE.SYN_MAIL"}
