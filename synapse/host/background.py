@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -151,7 +152,9 @@ def start_host(
             env={**(host_environment() if env is None else env), **({"PWD": launch.folder} if launch.folder else {})},
         )
     try:
-        entry = _wait_until_it_answers(host, registry, output_file)
+        entry = wait_until_it_answers(
+            host, "the host", output_file, partial(_answering_host, host.pid, registry), _failed_start
+        )
     except (KeyboardInterrupt, AgentUnresponsive, ConnectionForbidden):
         host.terminate()
         raise
@@ -254,20 +257,51 @@ def restart_host(entry: AgentEntry, registry: FileRegistry, logs: Path, *, resum
     )
 
 
-def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, output: Path) -> AgentEntry:
+def wait_until_it_answers(
+    process: subprocess.Popen[bytes],
+    called: str,
+    output: Path,
+    find: Callable[[], AgentEntry | None],
+    failed_start: Callable[[Path, str], SynapseError],
+) -> AgentEntry:
+    """Returns the entry of a process that was started, once `find` returns it because the process answers.
+
+    `called` names the process to people, as `the link`; it prints to `output`.
+
+    Raises:
+        SynapseError: it ended at once; the error is what `failed_start` makes of its output.
+        AgentUnresponsive: it did not start in time.
+    """
     clock = SystemClock()
     deadline = clock.monotonic() + START_SECONDS
     while clock.monotonic() < deadline:
-        entry = next((entry for entry in registry.written() if entry.pid == host.pid), None)
-        if entry is not None and _answers(entry):
+        entry = find()
+        if entry is not None:
             return entry
         try:
-            # Wakes up when the host exits; the registry is polled.
-            status = host.wait(TICK_SECONDS)
+            # Wakes up when the process exits; its entry is polled.
+            status = process.wait(TICK_SECONDS)
         except subprocess.TimeoutExpired:
             continue
-        raise _failed_start(output, f"the host exited at once (exit code {status})")
-    raise AgentUnresponsive(f"the host did not start within {START_SECONDS:.0f} s", hint=f"see {output}")
+        raise failed_start(output, f"{called} exited at once (exit code {status})")
+    raise AgentUnresponsive(f"{called} did not start within {START_SECONDS:.0f} s", hint=f"see {output}")
+
+
+def printed_error(lines: Sequence[str], why: str) -> SynapseError | None:
+    """Returns the last error that a process has printed; None if it printed none."""
+    for line in reversed(lines):
+        try:
+            printed = object_in(decode_object(line.encode()), "error")
+        except ValueError:
+            continue
+        if printed:
+            return from_wire(printed, why)
+    return None
+
+
+def _answering_host(pid: int, registry: FileRegistry) -> AgentEntry | None:
+    entry = next((entry for entry in registry.written() if entry.pid == pid), None)
+    return entry if entry is not None and _answers(entry) else None
 
 
 def _answers(entry: AgentEntry) -> bool:
@@ -289,14 +323,8 @@ def _failed_start(output: Path, why: str) -> SynapseError:
     output.unlink()
     if disk_full is not None:
         return disk_full
-    for line in reversed(lines):
-        try:
-            printed = object_in(decode_object(line.encode()), "error")
-        except ValueError:
-            continue
-        if printed:
-            return from_wire(printed, why)
-    return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it printed nothing")
+    last = "\n".join(lines[-LOG_LINES_SHOWN:])
+    return printed_error(lines, why) or AgentExited(why, hint=last or "it printed nothing")
 
 
 def _disk_full_error(output: Path) -> StoreFull | None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,15 @@ from synapse.client.link import ask_link
 from synapse.config.private_files import make_private
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentExited, AgentUnresponsive, LinkDown, SynapseError, UnsupportedOperation, from_wire
-from synapse.core.json_text import decode_object, object_in
-from synapse.host.background import LOG_LINES_SHOWN, START_SECONDS, STOP_SECONDS, TICK_SECONDS, host_environment
+from synapse.core.errors import AgentExited, AgentUnresponsive, LinkDown, SynapseError, UnsupportedOperation
+from synapse.host.background import (
+    LOG_LINES_SHOWN,
+    STOP_SECONDS,
+    TICK_SECONDS,
+    host_environment,
+    printed_error,
+    wait_until_it_answers,
+)
 from synapse.registry.files import is_running, links
 
 OUTPUT: Final = "synapse-link.out"
@@ -38,8 +45,8 @@ def start_link(home: Path, logs: Path) -> AgentEntry:
         AgentExited: it ended at once; the error is the one that it printed.
         AgentUnresponsive: it did not start in time.
     """
-    running = running_link(home)
-    if running is not None and _answers(running):
+    running = _answering_link(home)
+    if running is not None:
         return running
     make_private(logs)
     output_file = logs / OUTPUT
@@ -55,7 +62,7 @@ def start_link(home: Path, logs: Path) -> AgentEntry:
             env={**host_environment(), "SYNAPSE_HOME": str(home)},
         )
     try:
-        return _wait_until_it_answers(link, home, output_file)
+        return wait_until_it_answers(link, "the link", output_file, partial(_answering_link, home), _failed_start)
     except (KeyboardInterrupt, AgentUnresponsive):
         link.terminate()
         raise
@@ -100,27 +107,14 @@ def stop_link(home: Path) -> bool:
     return True
 
 
-def _wait_until_it_answers(link: subprocess.Popen[bytes], home: Path, output: Path) -> AgentEntry:
-    clock = SystemClock()
-    deadline = clock.monotonic() + START_SECONDS
-    while clock.monotonic() < deadline:
-        entry = running_link(home)
-        if entry is not None and _answers(entry):
-            return entry
-        try:
-            status = link.wait(TICK_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        raise _failed_start(output, f"the link exited at once (exit code {status})")
-    raise AgentUnresponsive(f"the link did not start within {START_SECONDS:.0f} s", hint=f"see {output}")
-
-
-def _answers(entry: AgentEntry) -> bool:
+def _answering_link(home: Path) -> AgentEntry | None:
+    running = running_link(home)
     with suppress(SynapseError):
-        # Of all that it can be asked, this depends on no other machine.
-        ask(entry, "GET", "/fleet/outbox", timeout=1.0)
-        return True
-    return False
+        if running is not None:
+            # Of all that it can be asked, this depends on no other machine.
+            ask(running, "GET", "/fleet/outbox", timeout=1.0)
+            return running
+    return None
 
 
 def _last_error(logs: Path) -> SynapseError | None:
@@ -129,26 +123,15 @@ def _last_error(logs: Path) -> SynapseError | None:
     with suppress(OSError):
         # It prints its error after its last line in the log. A service does not write the file at all.
         if output.stat().st_mtime_ns >= log.stat().st_mtime_ns:
-            return _printed_error(output.read_text(encoding="utf-8", errors="replace"), "the link has ended")
+            lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+            return printed_error(lines, "the link has ended")
     return None
 
 
 def _failed_start(output: Path, why: str) -> SynapseError:
-    text = output.read_text(encoding="utf-8", errors="replace")
-    last = "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
-    return _printed_error(text, why) or AgentExited(why, hint=last or "it printed nothing")
-
-
-def _printed_error(text: str, why: str) -> SynapseError | None:
-    """Returns the last error in what a link has printed."""
-    for line in reversed(text.splitlines()):
-        try:
-            printed = object_in(decode_object(line.encode()), "error")
-        except ValueError:
-            continue
-        if printed:
-            return from_wire(printed, why)
-    return None
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    last = "\n".join(lines[-LOG_LINES_SHOWN:])
+    return printed_error(lines, why) or AgentExited(why, hint=last or "it printed nothing")
 
 
 def _wait_until_ended(entry: AgentEntry) -> bool:
