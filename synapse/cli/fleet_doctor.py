@@ -58,7 +58,7 @@ def _link(settings: Settings) -> Iterator[Finding]:
         yield Finding(OK, "link", "it runs, connected")
     else:
         yield Finding(NOTE, "link", "it runs, and tries to connect")
-    yield from _outbox(object_in(told, "outbox"))
+    yield from _outbox(told)
     others = {str(machine.get("version") or "") for machine in objects_in(told, "machines")} - {"", __version__}
     if not told.get("connected"):
         return
@@ -68,21 +68,49 @@ def _link(settings: Settings) -> Iterator[Finding]:
         yield Finding(OK, "versions", f"all machines that are present run {__version__}")
 
 
-def _outbox(outbox: dict[str, Any]) -> Iterator[Finding]:
-    count = outbox.get("open") or 0
-    try:
-        oldest = datetime.fromisoformat(str(outbox.get("oldest")))
-        age = (SystemClock().now() - oldest).total_seconds()
-    except (ValueError, TypeError):
-        age = 0.0
+def _outbox(told: dict[str, Any]) -> Iterator[Finding]:
+    outbox = object_in(told, "outbox")
+    is_well = True
     percent = outbox.get("percent") or 0
     if percent >= NEARLY_FULL:
+        is_well = False
         text = f"it is {percent} % full: {outbox.get('nearest')}"
         yield Finding(PROBLEM if percent >= FULL else NOTE, "outbox", plain(text), "synapse fleet outbox")
-    elif count and age > OLD_SECONDS:
-        yield Finding(NOTE, "outbox", f"{count} messages wait, the oldest for {span(age)}", "synapse fleet outbox")
-    else:
+    for row in objects_in(outbox, "waiting"):
+        age = _seconds_since(row.get("oldest")) or 0.0
+        if age > OLD_SECONDS:
+            is_well = False
+            yield _old_messages(row, age, told)
+    if is_well:
+        count = outbox.get("open") or 0
         yield Finding(OK, "outbox", "1 message waits" if count == 1 else f"{count} messages wait")
+
+
+def _old_messages(row: dict[str, Any], age: float, told: dict[str, Any]) -> Finding:
+    machine = plain(str(row.get("to")))
+    count = row.get("open")
+    many = f"1 message waits for {machine}" if count == 1 else f"{count} messages wait for {machine}"
+    old = f"for {span(age)}" if count == 1 else f"the oldest for {span(age)}"
+    if _is_present(row.get("to"), told):
+        advice = f"`synapse fleet outbox` says why; `synapse fleet doctor` on {machine}"
+        return Finding(PROBLEM, "outbox", f"{many}, though it is present, {old}", advice)
+    return Finding(NOTE, "outbox", f"{many}{_absent(told)}, {old}", "synapse fleet outbox")
+
+
+def _is_present(machine: object, told: dict[str, Any]) -> bool:
+    return any(one.get("name") == machine and one.get("present") for one in objects_in(told, "machines"))
+
+
+def _absent(told: dict[str, Any]) -> str:
+    """Returns what is known of a machine that does not seem to be present; nothing is without a connection."""
+    return " (it is not present)" if told.get("connected") else ""
+
+
+def _seconds_since(at: object) -> float | None:
+    try:
+        return (SystemClock().now() - datetime.fromisoformat(str(at))).total_seconds()
+    except (ValueError, TypeError):
+        return None
 
 
 def _server(settings: Settings, config: FleetConfig) -> Iterator[Finding]:

@@ -122,7 +122,7 @@ class LinkApi:
     async def status(self, _wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         status = await self._status()
         machines, why = await self._machines()
-        number, oldest = await self._fleet.database.count_open()
+        waiting = await self._fleet.database.count_open()
         return _json(
             {
                 **status,
@@ -131,8 +131,9 @@ class LinkApi:
                 ],
                 "machines_unknown": why,
                 "outbox": {
-                    "open": number,
-                    "oldest": None if oldest is None else _instant(oldest),
+                    "open": sum(one.number for one in waiting),
+                    "oldest": _instant(min(one.oldest for one in waiting)) if waiting else None,
+                    "waiting": [{"to": one.to, "open": one.number, "oldest": _instant(one.oldest)} for one in waiting],
                     **_fullness(self._fleet.shell.outbox_load),
                 },
             }

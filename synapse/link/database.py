@@ -99,10 +99,11 @@ AnyWrite = Write | ChainRow | ForgetChain
 
 
 class OpenMessages(NamedTuple):
-    """How many messages of the outbox are open, and when the oldest was sent."""
+    """How many messages to a machine are open, and when the oldest of them was sent."""
 
-    number: int = 0
-    oldest: float | None = None
+    to: str
+    number: int
+    oldest: float
 
 
 class WriteOrder:
@@ -173,8 +174,8 @@ class LinkDatabase:
         where = "state = 'open' AND kind != 'ended' AND created_at < ?"
         return self._read(lambda connection: _outbox(connection, where, (before,), limit, _LISTED_COLUMNS))
 
-    def count_open(self) -> asyncio.Future[OpenMessages]:
-        """Counts the messages for people and agents that no machine has accepted yet."""
+    def count_open(self) -> asyncio.Future[list[OpenMessages]]:
+        """Counts the messages for people and agents that their machines have not accepted yet, machine by machine."""
         return self._read(_count_open)
 
     def read_receivers(self) -> asyncio.Future[list[str]]:
@@ -492,9 +493,12 @@ def _chain(connection: sqlite3.Connection) -> list[ChainRow]:
     return [ChainRow(incarnation=_incarnation(text), mark=Mark(seq, digest)) for text, seq, digest in rows]
 
 
-def _count_open(connection: sqlite3.Connection) -> OpenMessages:
-    statement = "SELECT count(*), min(created_at) FROM outbox WHERE state = 'open' AND kind != 'ended'"
-    return OpenMessages(*connection.execute(statement).fetchone())
+def _count_open(connection: sqlite3.Connection) -> list[OpenMessages]:
+    statement = (
+        "SELECT to_machine, count(*), min(created_at) FROM outbox WHERE state = 'open' AND kind != 'ended' "
+        "GROUP BY to_machine ORDER BY to_machine"
+    )
+    return [OpenMessages(*row) for row in connection.execute(statement)]
 
 
 def _receivers(connection: sqlite3.Connection) -> list[str]:

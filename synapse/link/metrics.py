@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from synapse.fleet.relay_io import OutboxLoad
@@ -12,7 +12,7 @@ from synapse.link.database import OpenMessages
 def metrics_text(  # noqa: PLR0913 - one for each metric
     *,
     connected: bool,
-    waiting: OpenMessages,
+    waiting: Sequence[OpenMessages],
     load: OutboxLoad,
     proxies: int,
     now: float,
@@ -23,10 +23,11 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
     incarnations: int,
 ) -> str:
     """Returns all metrics of a link."""
-    oldest = now - (now if waiting.oldest is None else waiting.oldest)
+    number = sum(one.number for one in waiting)
+    oldest = now - min((one.oldest for one in waiting), default=now)
     lines = [
         *_metric("synapse_link_connected", "gauge", "Whether the link is connected to the fleet's server.", connected),
-        *_metric("synapse_link_outbox_open", "gauge", "Messages that no machine has accepted yet.", waiting.number),
+        *_metric("synapse_link_outbox_open", "gauge", "Messages that no machine has accepted yet.", number),
         *_metric("synapse_link_outbox_oldest_seconds", "gauge", "The age of the oldest of them.", round(oldest, 3)),
         *_metric("synapse_link_outbox_most", "gauge", "Those to the machine with the most of them.", load.most),
         *_metric("synapse_link_outbox_limit", "gauge", "How many may wait for one machine.", load.limits.messages),

@@ -8,12 +8,14 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from synapse.config.fleet import FleetConfig, fleet_folder, load_fleet, save_fleet
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.fleet.relay_io import OutboxState
 from synapse.link.database import LinkDatabase
@@ -210,6 +212,37 @@ def test_the_status_and_the_doctor_say_when_the_outbox_is_nearly_full(synapse: C
     assert "The outbox is 93 % full: 930 of 1000 messages to box2." in shown.out
     assert "it is 93 % full: 930 of 1000 messages to box2" in nearly.out
     assert "it is 100 % full" in full.out
+
+
+def test_an_old_message_is_a_problem_only_if_its_machine_is_present(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    link.join("box3")
+    link.away["box3"] = "2020-01-01T00:00:00Z"
+    now = SystemClock().now()
+    old, new = (now - timedelta(hours=3, minutes=1)).isoformat(), now.isoformat()
+    waiting = [{"to": "box2", "open": 1, "oldest": old}, {"to": "box3", "open": 2, "oldest": old}]
+    link.status = {"outbox": {"open": 3, "waiting": waiting}}
+
+    found = [one[:2] for one in findings(synapse, "outbox")]
+    link.status = {"outbox": {"open": 1, "waiting": [{"to": "box2", "open": 1, "oldest": new}]}}
+    fresh = [one[:2] for one in findings(synapse, "outbox")]
+    link.status = {"connected": False, "machines": [], "outbox": {"open": 3, "waiting": waiting}}
+    unknown = [one[:2] for one in findings(synapse, "outbox")]
+
+    assert found == [
+        ("problem", "1 message waits for box2, though it is present, for 3h"),
+        ("note", "2 messages wait for box3 (it is not present), the oldest for 3h"),
+    ]
+    assert fresh == [("ok", "1 message waits")]
+    assert unknown == [
+        ("note", "1 message waits for box2, for 3h"),
+        ("note", "2 messages wait for box3, the oldest for 3h"),
+    ]
+
+
+def findings(synapse: Cli, subject: str) -> list[tuple[str, str, str]]:
+    found = synapse("fleet", "doctor", "--json").json["findings"]
+    return [(one["level"], one["text"], one["advice"]) for one in found if one["subject"] == subject]
 
 
 def test_the_status_without_connection_says_why(synapse: Cli, link: FakeLink) -> None:

@@ -233,8 +233,8 @@ async def test_lists_and_counts_do_not_read_what_messages_contain(tmp_path: Path
         empty = await database.count_open()
         await database.commit(rows)
 
-        assert empty == OpenMessages(0, None)
-        assert await database.count_open() == OpenMessages(2, 1000.25)
+        assert empty == []
+        assert await database.count_open() == [OpenMessages("box2", 1, 1000.25), OpenMessages("box3", 1, 1500.0)]
         assert await database.read_receivers() == ["box2", "box3", "box5"]
         assert await database.read_overdue(1500.0) == [replace(ROW, body=b"")]
         listed = {row.message_id: row for row in await database.read_outbox()}
