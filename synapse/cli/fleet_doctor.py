@@ -59,6 +59,7 @@ def _link(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding(NOTE, "link", "it runs, and tries to connect")
     yield from _outbox(told)
+    yield from _chain(told)
     others = {str(machine.get("version") or "") for machine in objects_in(told, "machines")} - {"", __version__}
     if not told.get("connected"):
         return
@@ -95,6 +96,35 @@ def _old_messages(row: dict[str, Any], age: float, told: dict[str, Any]) -> Find
         advice = f"`synapse fleet outbox` says why; `synapse fleet doctor` on {machine}"
         return Finding(PROBLEM, "outbox", f"{many}, though it is present, {old}", advice)
     return Finding(NOTE, "outbox", f"{many}{_absent(told)}, {old}", "synapse fleet outbox")
+
+
+def _chain(told: dict[str, Any]) -> Iterator[Finding]:
+    """Yields what is missing of the logs of other machines, if this one keeps a replica of them."""
+    replica = object_in(told, "replica")
+    if not replica:
+        return
+    if problem := replica.get("problem"):
+        text = f"the replica of other machines' logs is not written: {problem}"
+        yield Finding(PROBLEM, "chain", plain(text), "remove the cause; the link tries again every few seconds")
+        return
+    logs = objects_in(replica, "machines")
+    gaps = [log for log in logs if log.get("incomplete")]
+    yield from (_gap(log, told) for log in gaps)
+    if not gaps:
+        many = "the log of 1 other machine is" if len(logs) == 1 else f"the logs of {len(logs)} other machines are"
+        yield Finding(OK, "chain", f"{many} complete here")
+
+
+def _gap(log: dict[str, Any], told: dict[str, Any]) -> Finding:
+    machine = plain(str(log.get("machine")))
+    since = _seconds_since(log.get("incomplete_since"))
+    lasting = f" for {span(since)}" if since is not None else ""
+    if _is_present(log.get("machine"), told):
+        text = f"the log of {machine} has been incomplete here{lasting}: {log.get('incomplete')}"
+        advice = f"it is asked again every minute; if that does not help, `synapse fleet doctor` on {machine}"
+        return Finding(PROBLEM, "chain", plain(text), advice)
+    text = f"the log of {machine}{_absent(told)} may have been incomplete here{lasting}"
+    return Finding(NOTE, "chain", text, "its link is asked for the rest when it is back")
 
 
 def _is_present(machine: object, told: dict[str, Any]) -> bool:

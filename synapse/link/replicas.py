@@ -18,10 +18,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from synapse.core.caller import GATEWAY_SCOPE
 from synapse.core.errors import StoreFailed
@@ -70,6 +70,13 @@ T = TypeVar("T")
 _NO_ROWS: Final[Mapping[int, LogRow]] = {}
 
 
+class _Gap(NamedTuple):
+    """Why a part of a machine's log could not be taken, and since when that is so, by this machine's clock."""
+
+    why: str
+    since: datetime
+
+
 class ReplicaKeeper:
     """Takes the batches of all other machines while `run` runs."""
 
@@ -87,8 +94,8 @@ class ReplicaKeeper:
         self._repairs: dict[str, asyncio.Task[None]] = {}
         self._repeated: set[str] = set()
         """The machines that must be asked once more, because something came while they were asked."""
-        self._incomplete: dict[str, str] = {}
-        """The machines whose log has a gap that could not be filled yet, and why."""
+        self._gaps: dict[str, _Gap] = {}
+        """The machines whose log has a gap that could not be filled yet."""
         self._heard_at: dict[str, float] = {}
         self._pruned_at = -PRUNE_SECONDS
         self.problem = ""
@@ -123,12 +130,18 @@ class ReplicaKeeper:
                 "machine": one.machine,
                 "incarnation": one.incarnation.text,
                 "seq": one.mark.seq,
-                "changed_at": one.changed_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-                "incomplete": self._incomplete.get(one.machine, ""),
+                "changed_at": _instant(one.changed_at),
+                **self._gap_of(one.machine),
             }
             for one in newest.values()
         ]
         return {"problem": self.problem, "events": self.events, "machines": machines}
+
+    def _gap_of(self, machine: str) -> dict[str, str]:
+        gap = self._gaps.get(machine)
+        if gap is None:
+            return {"incomplete": "", "incomplete_since": ""}
+        return {"incomplete": gap.why, "incomplete_since": _instant(gap.since)}
 
     async def take(self, batch: Batch) -> bool:
         """Writes a batch if it follows what is here; else asks for what is missing. Returns whether it was written.
@@ -410,12 +423,12 @@ class ReplicaKeeper:
                 log.warning("incarnation_ended", extra={"machine": ended.machine, "lost_tasks": lost})
 
     def _note(self, machine: str, why: str) -> None:
-        if why and self._incomplete.get(machine) != why:
+        known = self._gaps.get(machine)
+        if not why:
+            self._gaps.pop(machine, None)
+        elif known is None or known.why != why:
             log.info("log_incomplete", extra={"machine": machine, "why": why})
-        if why:
-            self._incomplete[machine] = why
-        else:
-            self._incomplete.pop(machine, None)
+            self._gaps[machine] = _Gap(why, self._clock.now() if known is None else known.since)
 
     async def _do(self, act: Callable[[ReplicaFile], T]) -> T:
         async with self._writing:
@@ -427,6 +440,10 @@ class ReplicaKeeper:
         if file is None:
             raise StoreFailed("the replica is not open")
         return await asyncio.shield(asyncio.to_thread(act, file))
+
+
+def _instant(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _leaves(failures: BaseExceptionGroup[Exception]) -> list[Exception]:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,11 @@ class Gateway:
         """Publishes what is new on box2, except for the first batches."""
         for batch in self.box2.batches(most_rows)[lost:]:
             await self.box2_bus.publish(names.log_subject(self.box2.name), encode_batch(batch))
+
+    def shown(self) -> dict[str, Any]:
+        """Returns what the status tells of box2's log."""
+        rows: list[dict[str, Any]] = self.keeper.status()["machines"]
+        return next(row for row in rows if row["machine"] == self.box2.name)
 
     async def has(self, number: int, state: TaskState) -> None:
         """Waits until the replica has a task in a state."""
@@ -137,6 +144,36 @@ async def test_a_batch_is_written_as_it_comes_and_a_gap_is_filled(server: NatsSe
         await world.has(2, TaskState.SUBMITTED)
         (shown,) = world.keeper.status()["machines"]
         assert (shown["machine"], shown["seq"], shown["incomplete"]) == (world.box2.name, 30, "")
+
+
+async def test_the_status_names_a_gap_that_stays(
+    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(server, tmp_path) as world:
+        await world.box2.keep(opened(numbered(1)))
+        await world.publish()
+        await world.has(1, TaskState.SUBMITTED)
+        first = world.shown()
+        for number in (2, 3):
+            await world.box2.keep(opened(numbered(number)))
+        await world.publish(1, lost=1)
+        await world.has(3, TaskState.SUBMITTED)
+        repaired = world.shown()
+        began = SystemClock().now().replace(microsecond=0)
+        monkeypatch.setattr(world.box2, "answer", lambda _request: b"garbage")
+        for number in (4, 5):
+            await world.box2.keep(opened(numbered(number)))
+
+        await world.publish(1, lost=1)
+
+        async with asyncio.timeout(BOUND):
+            while not world.shown()["incomplete"]:
+                await pause(0.01)
+        torn = world.shown()
+        assert (first["incomplete"], first["incomplete_since"]) == ("", "")
+        assert repaired["incomplete"] == ""
+        assert "cannot read" in torn["incomplete"]
+        assert began <= datetime.fromisoformat(torn["incomplete_since"]) <= SystemClock().now()
 
 
 async def test_a_large_row_is_fetched_in_pieces(server: NatsServer, tmp_path: Path) -> None:

@@ -245,6 +245,42 @@ def findings(synapse: Cli, subject: str) -> list[tuple[str, str, str]]:
     return [(one["level"], one["text"], one["advice"]) for one in found if one["subject"] == subject]
 
 
+def test_the_doctor_names_the_machines_whose_logs_have_gaps(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    link.join("box3")
+    link.join("box4")
+    link.away["box3"] = "2020-01-01T00:00:00Z"
+    since = (SystemClock().now() - timedelta(hours=3, minutes=1)).isoformat()
+    gap = {"incomplete": "its batches do not follow each other", "incomplete_since": since}
+    whole = {"machine": "box4", "incomplete": "", "incomplete_since": ""}
+    link.status = {"replica": {"machines": [{"machine": "box2", **gap}, {"machine": "box3", **gap}, whole]}}
+
+    found = findings(synapse, "chain")
+    link.status = {"replica": {"machines": [whole]}}
+    complete = findings(synapse, "chain")
+    link.status = {"replica": {"problem": "no space left", "machines": []}}
+    unwritten = findings(synapse, "chain")
+    link.status = {"replica": None}
+
+    assert found == [
+        (
+            "problem",
+            "the log of box2 has been incomplete here for 3h: its batches do not follow each other",
+            "it is asked again every minute; if that does not help, `synapse fleet doctor` on box2",
+        ),
+        (
+            "note",
+            "the log of box3 (it is not present) may have been incomplete here for 3h",
+            "its link is asked for the rest when it is back",
+        ),
+    ]
+    assert complete == [("ok", "the log of 1 other machine is complete here", "")]
+    assert [one[:2] for one in unwritten] == [
+        ("problem", "the replica of other machines' logs is not written: no space left")
+    ]
+    assert findings(synapse, "chain") == []
+
+
 def test_the_status_without_connection_says_why(synapse: Cli, link: FakeLink) -> None:
     link.status = {"connected": False, "problem": "nothing listens at hub:4222"}
 
