@@ -48,7 +48,10 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
         events = int(replica.get("events", 0))
         lines += _metric("synapse_link_replica_events_total", "counter", "Events written to the replica.", events)
         gaps = [({"machine": str(one["machine"])}, int(bool(one.get("incomplete")))) for one in machines]
+        repairs = [({"machine": str(one["machine"])}, int(one.get("repairs", 0))) for one in machines]
         lines += _labelled("synapse_link_replica_incomplete", "Whether the log of a machine has a gap.", gaps, "gauge")
+        about = "Ranges of a machine's log that were asked for because a batch was missing."
+        lines += _labelled("synapse_link_replica_repairs_total", about, repairs)
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -102,6 +103,8 @@ class ReplicaKeeper:
         """Why the replica is not written, in words for people; empty while it is."""
         self.events = 0
         """How many events were written since the start."""
+        self.repairs: Counter[str] = Counter()
+        """How often a range of a machine's log was asked for since the start, because a batch was missing."""
 
     async def run(self) -> None:
         """Keeps the replica current until it is cancelled. A file that fails is opened again."""
@@ -132,6 +135,7 @@ class ReplicaKeeper:
                 "seq": one.mark.seq,
                 "changed_at": _instant(one.changed_at),
                 **self._gap_of(one.machine),
+                "repairs": self.repairs[one.machine],
             }
             for one in newest.values()
         ]
@@ -156,7 +160,8 @@ class ReplicaKeeper:
             decision = self._replica.take(batch)
             if not isinstance(decision, Taken):
                 log.info("log_has_gap", extra={"machine": batch.machine, "decision": type(decision).__name__})
-                self._repair(batch.machine)
+                # Further batches after the same gap do not ask again.
+                self.repairs[batch.machine] += self._repair(batch.machine)
                 return False
             self._heard_at[batch.machine] = self._clock.monotonic()
             return await self._write(decision)
@@ -219,15 +224,19 @@ class ReplicaKeeper:
             if machine != self._me and is_machine_name(machine):
                 self._repair(machine)
 
-    def _repair(self, machine: str) -> None:
-        """Asks for what is missing of a machine's log, in the background; once at a time."""
-        if machine == self._me:
-            return
+    def _repair(self, machine: str) -> bool:
+        """Asks for what is missing of a machine's log, in the background; once at a time.
+
+        Returns whether the machine is asked for this call, and not only for one before it.
+        """
+        if machine == self._me or machine in self._repeated:
+            return False
         if machine in self._repairs:
             self._repeated.add(machine)
-            return
+            return True
         repair = self._repairs[machine] = asyncio.ensure_future(self._catch_up(machine))
         repair.add_done_callback(lambda _: self._repairs.pop(machine, None))
+        return True
 
     async def _catch_up(self, machine: str) -> None:
         await self._catch_up_once(machine)

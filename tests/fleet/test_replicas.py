@@ -146,7 +146,7 @@ async def test_a_batch_is_written_as_it_comes_and_a_gap_is_filled(server: NatsSe
         assert (shown["machine"], shown["seq"], shown["incomplete"]) == (world.box2.name, 30, "")
 
 
-async def test_the_status_names_a_gap_that_stays(
+async def test_the_status_counts_repairs_and_names_a_gap_that_stays(
     server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateway(server, tmp_path) as world:
@@ -170,8 +170,9 @@ async def test_the_status_names_a_gap_that_stays(
             while not world.shown()["incomplete"]:
                 await pause(0.01)
         torn = world.shown()
-        assert (first["incomplete"], first["incomplete_since"]) == ("", "")
-        assert repaired["incomplete"] == ""
+        assert (first["repairs"], first["incomplete"], first["incomplete_since"]) == (0, "", "")
+        assert (repaired["repairs"], repaired["incomplete"]) == (1, "")
+        assert torn["repairs"] == 2
         assert "cannot read" in torn["incomplete"]
         assert began <= datetime.fromisoformat(torn["incomplete_since"]) <= SystemClock().now()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from synapse.fleet.relay_io import OutboxLimits, OutboxLoad
 from synapse.link.database import OpenMessages
 from synapse.link.metrics import metrics_text
 
 
-def lines(*waiting: OpenMessages) -> list[str]:
+def lines(*waiting: OpenMessages, replica: dict[str, Any] | None = None) -> list[str]:
     text = metrics_text(
         connected=True,
         waiting=waiting,
@@ -17,7 +19,7 @@ def lines(*waiting: OpenMessages) -> list[str]:
         outcomes={},
         received={},
         ship_lag=0,
-        replica=None,
+        replica=replica,
         incarnations=0,
     )
     return text.splitlines()
@@ -29,3 +31,22 @@ def test_the_outbox_is_counted_over_all_machines() -> None:
     assert "synapse_link_outbox_open 3" in waiting
     assert "synapse_link_outbox_oldest_seconds 999.5" in waiting
     assert {"synapse_link_outbox_open 0", "synapse_link_outbox_oldest_seconds 0"} <= set(lines())
+
+
+def test_a_replica_tells_gaps_and_repairs_of_each_machine() -> None:
+    machines = [
+        {"machine": "box2", "incomplete": "its batches do not follow each other", "repairs": 3},
+        {"machine": "box3", "incomplete": "", "repairs": 0},
+    ]
+
+    told = lines(replica={"events": 12, "machines": machines})
+
+    assert [line for line in told if line.startswith("synapse_link_replica")] == [
+        "synapse_link_replica_events_total 12",
+        'synapse_link_replica_incomplete{machine="box2"} 1',
+        'synapse_link_replica_incomplete{machine="box3"} 0',
+        'synapse_link_replica_repairs_total{machine="box2"} 3',
+        'synapse_link_replica_repairs_total{machine="box3"} 0',
+    ]
+    assert "# TYPE synapse_link_replica_repairs_total counter" in told
+    assert not [line for line in lines() if "replica" in line]
