@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
+from synapse.config.fleet import SEED_FILE
 from synapse.core.errors import Conflict, InvitationRefused, NameTaken, NotFound
 from synapse.fleet import names
 
@@ -72,7 +73,7 @@ class Members:
         if invited.name in self.machines:
             raise NameTaken(
                 f"the fleet has a machine named '{invited.name}' already",
-                hint=f"choose another name, or `synapse fleet remove {invited.name}` first",
+                hint=_taken_hint(invited.name),
             )
         others = {key: one for key, one in self.invited.items() if one.name != invited.name}
         return replace(self, invited={**others, invited.key: invited})
@@ -83,6 +84,7 @@ class Members:
         Raises:
             InvitationRefused: it has expired, or another machine has used it.
             NameTaken: another machine has the name by now.
+            Conflict: the key is another machine's, or an invitation's.
         """
         invited = self.invited.get(invitation_key)
         if invited is None or (not invited.used_by and now >= invited.expires_at):
@@ -91,7 +93,14 @@ class Members:
             raise InvitationRefused(f"another machine has used the invitation of '{invited.name}' already")
         machine = FleetMember(name=invited.name, key=machine_key, is_gateway=invited.is_gateway)
         if self.machines.get(invited.name, machine) != machine:
-            raise NameTaken(f"the fleet has a machine named '{invited.name}' already")
+            raise NameTaken(f"the fleet has a machine named '{invited.name}' already", hint=_taken_hint(invited.name))
+        others = {one.key for one in self.machines.values() if one.name != invited.name}
+        if machine_key in others or machine_key in self.invited:
+            # A server does not start with two users of one key.
+            raise Conflict(
+                "this key belongs to another machine of the fleet",
+                hint=f"delete {SEED_FILE} in the folder `fleet` of the machine that joins, and join again",
+            )
         used = replace(invited, used_by=machine_key, expires_at=min(invited.expires_at, now + GRACE_SECONDS))
         return replace(
             self,
@@ -116,6 +125,10 @@ class Members:
         """Removes the invitations that have expired, or were used GRACE_SECONDS ago."""
         kept = {key: one for key, one in self.invited.items() if now < one.expires_at}
         return replace(self, invited=kept) if len(kept) < len(self.invited) else self
+
+
+def _taken_hint(name: str) -> str:
+    return f"choose another name; or `synapse fleet remove {name}` first, if it is the same machine"
 
 
 def permissions(machine: FleetMember, api: str = names.ENGINE_API) -> dict[str, Any]:

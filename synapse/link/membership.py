@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from synapse.config.fleet import (
     CA_FILE,
+    INVITATION_FILE,
     SEED_FILE,
     SERVER_FOLDER,
     FleetConfig,
@@ -194,10 +195,7 @@ def join_by_invitation(home: Path, text: str) -> tuple[FleetConfig, str]:
     invitation = read_invitation(text)
     folder = fleet_folder(home)
     make_private(folder)
-    seed_file = folder / SEED_FILE
-    # Kept from a try whose answer was lost: the invitation is good for this key only, then.
-    seed = seed_file.read_text(encoding="ascii").strip() if seed_file.exists() else new_seed()
-    write_atomically(seed_file, f"{seed}\n")
+    seed = _seed_for(invitation, folder)
     enrolled = run(enrol(invitation, public_key(seed)))
     if enrolled.ca:
         write_atomically(folder / CA_FILE, enrolled.ca)
@@ -213,6 +211,25 @@ def join_by_invitation(home: Path, text: str) -> tuple[FleetConfig, str]:
     _try_out(access_of(home, config))
     save_fleet(home, config)
     return config, clock_warning(enrolled, SystemClock().now().timestamp())
+
+
+def _seed_for(invitation: Invitation, folder: Path) -> str:
+    """Returns the seed with which this machine joins.
+
+    It is kept from a try whose answer was lost: the invitation is good for that key only, then. Another invitation gets
+    another key, because the server may have let this machine in with the one before.
+    """
+    seed_file, invitation_file = folder / SEED_FILE, folder / INVITATION_FILE
+    key = public_key(invitation.seed)
+    with suppress(OSError, ValueError):
+        if invitation_file.read_text(encoding="ascii").strip() == key:
+            seed = seed_file.read_text(encoding="ascii").strip()
+            public_key(seed)
+            return seed
+    seed = new_seed()
+    write_atomically(seed_file, f"{seed}\n")
+    write_atomically(invitation_file, f"{key}\n")
+    return seed
 
 
 def join_nats(  # noqa: PLR0913 - what a person says of the server

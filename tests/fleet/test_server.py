@@ -36,7 +36,7 @@ from synapse.fleet.bus import BusError, NotConnected
 from synapse.link import membership
 from synapse.link import server as server_module
 from synapse.link.certificates import make_server_certificate
-from synapse.link.enrolment import EnrolmentService, read_invitation
+from synapse.link.enrolment import EnrolmentService, enrol, read_invitation
 from synapse.link.machine_keys import public_key
 from synapse.link.members import Members
 from synapse.link.membership import NewFleet, create_fleet, invite, join_by_invitation
@@ -306,6 +306,34 @@ async def test_a_machine_whose_answer_was_lost_can_ask_again(hub: Hub, tmp_path:
         config, _ = await asyncio.to_thread(join_by_invitation, tmp_path, invitation.text())
 
         assert config.machine == "again"
+
+
+async def test_a_machine_that_failed_to_join_takes_another_key_for_another_invitation(hub: Hub, tmp_path: Path) -> None:
+    async with serving(hub):
+        one = await asyncio.to_thread(invite, hub.home, hub.logs, "failed", is_gateway=False)
+        await asyncio.to_thread(join_by_invitation, tmp_path, one.text())
+        fleet_file(tmp_path).unlink()
+        two = await asyncio.to_thread(invite, hub.home, hub.logs, "better", is_gateway=False)
+
+        config, _ = await asyncio.to_thread(join_by_invitation, tmp_path, two.text())
+
+    assert config.machine == "better"
+    machines = hub.server.members().machines
+    assert machines["better"].key != machines["failed"].key
+
+
+async def test_a_key_of_another_machine_does_not_end_the_server(hub: Hub, tmp_path: Path) -> None:
+    config = await join(hub, tmp_path, "twofold")
+    key = public_key(access_of(tmp_path, config).seed)
+    async with serving(hub):
+        invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "twofold2", is_gateway=False)
+        with pytest.raises(Conflict, match="belongs to another machine"):
+            await enrol(invitation, key)
+
+    await asyncio.to_thread(hub.server.stop)
+    await asyncio.to_thread(hub.server.start)
+    async with NatsBus(access_of(tmp_path, config)) as bus:
+        await bus.wait_connected(BOUND)
 
 
 async def test_an_expired_invitation_is_refused(hub: Hub, tmp_path: Path) -> None:

@@ -42,6 +42,14 @@ def test_the_same_machine_may_ask_again() -> None:
     assert enrolled.enrol("UINV", "UBOX2", NOW + 1) == enrolled
 
 
+@pytest.mark.parametrize("key", ["UHUB", "UINV", "UNEXT"], ids=["a machine's", "its invitation's", "an invitation's"])
+def test_a_key_belongs_to_one_machine(key: str) -> None:
+    members = INVITED.invite(Invited(name="box3", key="UNEXT", is_gateway=False, expires_at=NOW + 600))
+
+    with pytest.raises(Conflict, match="belongs to another machine"):
+        members.enrol("UINV", key, NOW)
+
+
 def test_a_used_invitation_ends_after_a_while() -> None:
     enrolled = INVITED.enrol("UINV", "UBOX2", NOW)
 
@@ -69,8 +77,9 @@ def test_a_new_invitation_replaces_an_older_one_of_the_name() -> None:
 def test_a_name_is_taken_by_one_machine() -> None:
     enrolled = INVITED.enrol("UINV", "UBOX2", NOW)
 
-    with pytest.raises(NameTaken, match="'box2' already"):
+    with pytest.raises(NameTaken, match="'box2' already") as taken:
         enrolled.invite(replace(BOX2, key="UNEW"))
+    assert "`synapse fleet remove box2` first, if it is the same machine" in taken.value.hint
     twice = replace(INVITED, machines={**EMPTY.machines, "box2": FleetMember(name="box2", key="UOTHER")})
     with pytest.raises(NameTaken):
         twice.enrol("UINV", "UBOX2", NOW)
