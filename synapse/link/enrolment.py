@@ -44,7 +44,7 @@ from synapse.fleet import names
 from synapse.fleet.bus import Arrival, Bus, BusError
 from synapse.link.machine_keys import is_public_key, public_key
 from synapse.link.members import Members
-from synapse.link.nats_connection import MARK, NatsClient, explain
+from synapse.link.nats_connection import MARK, NatsClient, explain, run_within
 from synapse.link.presence import forget_removed
 from synapse.link.server import FleetServer
 
@@ -142,7 +142,7 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
         if number >= len(invitation.servers):
             await pause(AGAIN_SECONDS)
         try:
-            return await _enrol_at(server, invitation, machine_key)
+            return await run_within(ENROL_SECONDS, _enrol_at(server, invitation, machine_key))
         except (OSError, TimeoutError, nats_errors.Error) as error:
             problems[explain(error, server)] = None
             refusal = error if _is_refusal(error) else refusal
@@ -160,21 +160,24 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
 async def wait_until_accepted(server: str, seed: str, pin: bytes, seconds: float = ENROL_SECONDS) -> None:
     """Waits until the fleet's server, at this address, lets the holder of a new key in. Raises LinkDown."""
     try:
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    async with _connected(server, seed, pin):
-                        return
-                except (nats_errors.Error, ConnectionError) as error:
-                    # It has not read its users again yet. A refusal may be lost when the server ends the connection.
-                    if not _is_refusal(error) and not isinstance(error, _CUT_OFF):
-                        raise
-                    await pause(0.02)
+        await run_within(seconds, _connect_once_accepted(server, seed, pin))
     except (OSError, TimeoutError, nats_errors.Error) as error:
         raise LinkDown(
             f"the fleet's server has not read its new configuration: {explain(error, server)}",
             hint="`synapse fleet doctor` looks for the reason",
         ) from error
+
+
+async def _connect_once_accepted(server: str, seed: str, pin: bytes) -> None:
+    while True:
+        try:
+            async with _connected(server, seed, pin):
+                return
+        except (nats_errors.Error, ConnectionError) as error:
+            # It has not read its users again yet. A refusal may be lost when the server ends the connection.
+            if not _is_refusal(error) and not isinstance(error, _CUT_OFF):
+                raise
+            await pause(0.02)
 
 
 class EnrolmentService:
@@ -268,7 +271,7 @@ async def _enrol_at(server: str, invitation: Invitation, machine_key: str) -> En
         if not answer.done():
             answer.set_result(message.data)
 
-    async with asyncio.timeout(ENROL_SECONDS), _connected(server, invitation.seed, invitation.pin) as client:
+    async with _connected(server, invitation.seed, invitation.pin) as client:
         key = public_key(invitation.seed)
         inbox = f"{names.enrol_inbox(key)}.{secrets.token_hex(16)}"
         await client.listen(inbox, take)

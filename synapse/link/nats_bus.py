@@ -47,7 +47,17 @@ from synapse.fleet.bus import (
     NotLast,
     TooLarge,
 )
-from synapse.link.nats_connection import BATCH, MARK, SECOND, Access, Connection, read_headers, shown_address, status_of
+from synapse.link.nats_connection import (
+    BATCH,
+    MARK,
+    SECOND,
+    Access,
+    Connection,
+    cancel_until_done,
+    read_headers,
+    shown_address,
+    status_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -115,10 +125,8 @@ class NatsBus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # nats-py, and `asyncio.wait_for` before Python 3.12, lose a cancellation that comes at the wrong moment.
-        while self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=LEAST_WAIT)
+        if self._task is not None:
+            await cancel_until_done(self._task)
 
     @property
     def connected(self) -> bool:

@@ -15,10 +15,10 @@ import secrets
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from nats import errors as nats_errors
@@ -43,6 +43,7 @@ SILENCE_SECONDS: Final = 2.0
 CONNECT_SECONDS: Final = 5.0
 SECOND: Final = 1_000_000_000
 BATCH: Final = 64
+_CANCEL_SECONDS: Final = 0.2
 _PULL_SECONDS: Final = 30
 _HEARTBEAT_SECONDS: Final = 2
 _MISSED_SECONDS: Final = 5.0
@@ -54,6 +55,34 @@ STATUS: Final = "Status"
 DESCRIPTION: Final = "Description"
 _FIRST_LINE: Final = re.compile(rb"NATS/1\.0(?: (\d{3})(?: ([ -~]*))?)?")
 _HEADER: Final = re.compile(rb"([!-9;-~]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+
+
+T = TypeVar("T")
+
+
+async def run_within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of a job that uses nats-py. Raises TimeoutError if it takes longer, and what the job raises.
+
+    `asyncio.timeout` cancels once, and the job would go on for ever after a cancellation that is lost.
+    """
+    task = asyncio.create_task(job)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        await cancel_until_done(task)
+    if not done:
+        raise TimeoutError
+    return task.result()
+
+
+async def cancel_until_done(task: asyncio.Task[Any]) -> None:
+    """Ends a task that uses nats-py.
+
+    nats-py, and `asyncio.wait_for` before Python 3.12, lose a cancellation that comes at the wrong moment.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

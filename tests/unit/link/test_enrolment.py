@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from nats import errors as nats_errors
 
 from synapse.config.process import SystemClock
-from synapse.core.errors import InvitationRefused
+from synapse.core.errors import InvitationRefused, LinkDown
 from synapse.core.waiting import pause
 from synapse.fleet.names import enrol_subject
 from synapse.link import enrolment
-from synapse.link.enrolment import TRIES, Enrolled, EnrolmentService, Invitation, enrol
+from synapse.link.enrolment import TRIES, Enrolled, EnrolmentService, Invitation, enrol, wait_until_accepted
 from synapse.link.machine_keys import new_seed
 from synapse.link.server import FleetServer
 from tests.fakes.memory_engine import MemoryEngine
@@ -87,6 +89,38 @@ async def test_an_invitation_that_stays_refused_is_said_to_be_used(monkeypatch: 
     with pytest.raises(InvitationRefused, match="used, withdrawn or replaced"):
         await enrol(invitation(), "UKEY")
     assert server.tries == TRIES
+
+
+class Swallowing:
+    """A connection that hears no answer, and loses the first cancellation as nats-py does."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+
+    @asynccontextmanager
+    async def connect(self, _server: str, _seed: str, _pin: bytes) -> AsyncGenerator[None]:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            if self.lost:
+                raise
+            self.lost += 1
+        raise REFUSAL
+        yield
+
+
+async def test_a_cancellation_that_nats_py_loses_does_not_make_a_command_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    swallowing = Swallowing()
+    monkeypatch.setattr(enrolment, "_connected", swallowing.connect)
+    waiting = asyncio.create_task(wait_until_accepted("nats://127.0.0.1:4222", new_seed(), b"", 0.01))
+
+    done, _ = await asyncio.wait({waiting}, timeout=20)
+
+    waiting.cancel()
+    assert done, "it hangs"
+    assert swallowing.lost
+    with pytest.raises(LinkDown, match="has not read its new configuration"):
+        await waiting
 
 
 async def test_an_expired_invitation_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
