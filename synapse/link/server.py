@@ -4,6 +4,7 @@
     HOME/fleet/server/nats.conf        made from it; the server reads it again on SIGHUP
     HOME/fleet/server/{ca,server}.*    the fleet's certificate authority, and the server's certificate
     HOME/fleet/server/process.json     the process that runs
+    HOME/fleet/server/.running         the process that runs holds a lock on it
     HOME/fleet/server/store/           JetStream's files
 
 The link of this machine starts the server, and starts it again whenever it has ended (`keep_running`). The
@@ -98,6 +99,8 @@ LEAST_FREE_BYTES: Final = 8 * 1024 * 1024
 _MEMBERS: Final = "members.json"
 _CONFIG: Final = "nats.conf"
 _PROCESS: Final = "process.json"
+_RUNNING: Final = ".running"
+_PORTS: Final = "nats-server_{}.ports"
 _OUTPUT: Final = "output.txt"
 
 
@@ -237,7 +240,15 @@ class FleetServer:
         return seed_of(hmac.digest(secret, text.encode(), "sha256"))
 
     def stop(self) -> None:
-        """Stops the server and waits until it has ended."""
+        """Stops the server and waits until it has ended. Raises SynapseError."""
+        if self.folder.exists():
+            with self._locked():
+                self._stop()
+
+    def _stop(self) -> None:
+        if self.process() is None:
+            with self._open_running() as lock:
+                self._take(lock)
         running = self.process()
         if running is None:
             return
@@ -290,7 +301,7 @@ class FleetServer:
             self.reload()
         elif self.process() is not None:
             # A server does not give JetStream to another account while it runs.
-            self.stop()
+            self._stop()
             self._start(checked_binary())
         log.info("server_configuration_renewed")
 
@@ -300,7 +311,7 @@ class FleetServer:
     def _listens(self) -> bool:
         """Decides whether this server, and no other program on its port, takes connections."""
         running = self.process()
-        return running is not None and (self.folder / f"nats-server_{running[0]}.ports").exists()
+        return running is not None and (self.folder / _PORTS.format(running[0])).exists()
 
     def _do_chores(self) -> None:
         self._restart_after_full_disk()
@@ -354,22 +365,71 @@ class FleetServer:
         self._require_matching_certificate()
         # Made again from what is known, in case the version that wrote it knew less.
         write_atomically(self.folder / _CONFIG, self._configuration(self.members()))
-        for old in self.folder.glob("nats-server_*.ports"):
-            old.unlink(missing_ok=True)
-        with (self.folder / _OUTPUT).open("wb") as output:
-            child = subprocess.Popen(  # noqa: S603 - the binary was checked
-                [binary, "-c", self.folder / _CONFIG],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                umask=0o077,
-                cwd=self.folder,
-            )
-        started = start_time(child.pid) or 0
-        write_atomically(self.folder / _PROCESS, json.dumps({"pid": child.pid, "started": started}) + "\n")
+        with self._open_running() as lock:
+            if not self._take(lock):
+                return
+            for old in self._ports_files():
+                old.unlink(missing_ok=True)
+            with (self.folder / _OUTPUT).open("wb") as output:
+                child = subprocess.Popen(  # noqa: S603 - the binary was checked
+                    [binary, "-c", self.folder / _CONFIG],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    umask=0o077,
+                    cwd=self.folder,
+                    pass_fds=(lock,),
+                )
+        try:
+            self._record(child.pid)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
         # Reaps it if this process outlives it; else it would look as if it ran.
         threading.Thread(target=child.wait, daemon=True).start()
+
+    def _record(self, pid: int) -> None:
+        told = {"pid": pid, "started": start_time(pid) or 0}
+        write_atomically(self.folder / _PROCESS, json.dumps(told) + "\n")
+
+    @contextmanager
+    def _open_running(self) -> Generator[int]:
+        descriptor = os.open(self.folder / _RUNNING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _take(self, lock: int) -> bool:
+        """Takes the lock that a server holds while it runs; returns whether none does.
+
+        One that nobody has recorded is recorded now: whoever started it was killed in between. A second server would
+        damage its files.
+
+        Raises:
+            SynapseError: a server that is not recorded runs, and does not listen.
+        """
+        deadline = SystemClock().monotonic() + START_SECONDS
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            # It writes its ports once it listens, and those of others were deleted before it was started.
+            for ports in self._ports_files():
+                self._record(int(ports.stem.rpartition("_")[2]))
+                self.reload()
+                return False
+            if SystemClock().monotonic() > deadline:
+                raise SynapseError(
+                    "a NATS server that nobody has recorded has the fleet's files, and does not listen",
+                    hint="look for the process `nats-server`, end it, and try again",
+                )
+            _pause_thread(0.02)
+
+    def _ports_files(self) -> list[Path]:
+        return list(self.folder.glob(_PORTS.format("*")))
 
     def _require_matching_certificate(self) -> None:
         """Makes the certificate anew if a renewal ended between its two files; the server would not start."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import socket
 import ssl
-from collections.abc import AsyncGenerator
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from nats.errors import Error as NatsError
@@ -48,8 +51,10 @@ from synapse.link.server import (
     FleetServer,
     checked_binary,
 )
+from synapse.registry.files import start_time
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.own_fleet import CONNECT, NUMBERS, Fleet, Hub, connected, ignore, join, serving
+from tests.fleet.waiting import until
 
 
 class TestBusOfAFleet(BusConformance):
@@ -568,6 +573,83 @@ async def test_a_server_that_was_killed_is_started_again_and_keeps_its_mail(tmp_
     finally:
         await asyncio.to_thread(hub.server.stop)
     assert hub.server.process() is None
+
+
+KILLED: Final = """
+import os, signal, sys
+from pathlib import Path
+from synapse.link import server
+write = server.write_atomically
+def write_or_die(path, text):
+    if path.name == "process.json":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(path, text)
+server.write_atomically = write_or_die
+server.FleetServer(Path(sys.argv[1]), Path(sys.argv[2])).start()
+"""
+
+
+def pids_that_listen(hub: Hub) -> list[int]:
+    found = [int(file.stem.rpartition("_")[2]) for file in hub.server.folder.glob("*.ports")]
+    return [pid for pid in found if start_time(pid) is not None]
+
+
+@pytest.fixture(name="unrecorded")
+def _unrecorded(hub: Hub) -> Iterator[int]:
+    """The pid of a server whose starter was killed before it wrote that down."""
+    hub.server.stop()
+    killed = subprocess.run([sys.executable, "-c", KILLED, hub.home, hub.logs], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    until(lambda: len(pids_that_listen(hub)) == 1, "a server that listens")
+    (pid,) = pids_that_listen(hub)
+    assert hub.server.process() is None
+    yield pid
+    if start_time(pid) is not None and hub.server.process() is None:
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: start_time(pid) is None, "its end")
+    hub.server.start()
+
+
+def test_a_server_that_nobody_has_recorded_is_found_and_not_started_twice(hub: Hub, unrecorded: int) -> None:
+    hub.server.start()
+
+    assert (hub.server.process() or (0,))[0] == unrecorded
+
+
+def test_a_server_that_nobody_has_recorded_can_be_stopped(hub: Hub, unrecorded: int) -> None:
+    hub.server.stop()
+
+    assert start_time(unrecorded) is None
+
+
+async def test_a_server_that_nobody_has_recorded_cuts_a_removed_machine_off(
+    hub: Hub, fleet: Fleet, unrecorded: int, tmp_path: Path
+) -> None:
+    async with thief_of(hub, fleet, tmp_path / "thief", "thief5") as thief:
+        hub.server.folder.joinpath("process.json").unlink()
+
+        assert await asyncio.to_thread(membership.remove, hub.home, hub.logs, "thief5")
+
+        assert not await thief.can_write()
+
+
+def test_a_server_that_cannot_be_recorded_is_ended(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.server.stop()
+    write = server_module.write_atomically
+
+    def fail(path: Path, text: str) -> None:
+        if path.name == "process.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(server_module, "write_atomically", fail)
+    with pytest.raises(OSError, match="No space"):
+        hub.server.start()
+    monkeypatch.undo()
+
+    hub.server.start()
+
+    assert pids_that_listen(hub) == [(hub.server.process() or (0,))[0]]
 
 
 async def test_a_new_link_finds_the_server_that_an_older_one_has_started(hub: Hub) -> None:
