@@ -94,7 +94,7 @@ def access_of(home: Path, config: FleetConfig) -> Access:
     """Returns how this machine reaches its fleet. Raises OSError if the machine's key cannot be read."""
     seed_file = fleet_folder(home) / SEED_FILE
     # A NATS of others may know this machine by a user in the address, or not at all.
-    seed = seed_file.read_text(encoding="ascii").strip() if not config.creds and seed_file.exists() else ""
+    seed = seed_file.read_text(encoding="ascii", errors="replace").strip() if not config.creds and seed_file.exists() else ""
     return Access(
         machine=config.machine,
         servers=config.servers,
@@ -499,6 +499,10 @@ class NatsBus:
             wait = LEAST_WAIT
             try:
                 await self._use(connection)
+            except Exception as error:
+                # Nobody would connect again after this task.
+                log.exception("bus_failed")
+                self._problem = f"{connection.address} cannot be used: {error!r}"
             finally:
                 self._set_connection(None)
                 await connection.close()
@@ -506,10 +510,11 @@ class NatsBus:
     async def _connect(self, server: str) -> Connection | None:
         try:
             return await Connection.open(self._access, server)
-        except BusError as error:
-            if self._problem != str(error):
-                log.warning("bus_not_connected", extra={"why": str(error)})
-            self._problem = str(error)
+        except Exception as error:
+            why = str(error) if isinstance(error, BusError) else f"this machine cannot connect: {error!r}"
+            if self._problem != why:
+                log.warning("bus_not_connected", extra={"why": why}, exc_info=not isinstance(error, BusError))
+            self._problem = why
             return None
 
     async def _use(self, connection: Connection) -> None:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -26,10 +27,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from synapse.config.fleet import SEED_FILE
 from synapse.core.loopback import is_loopback
 from synapse.core.override import override
 from synapse.fleet import names
 from synapse.fleet.bus import BusError, NoReply, NoStream, NotAllowed, NotConnected, TooLarge
+from synapse.link.machine_keys import public_key
 
 log = logging.getLogger(__name__)
 # With each TLS connection that ends, asyncio warns of its own streams. Nobody can act on that.
@@ -132,6 +135,7 @@ class Connection:
     @classmethod
     async def open(cls, access: Access, server: str) -> Connection:
         """Connects and proves who this machine is. Raises NotConnected, with a sentence for people."""
+        _require_usable(access, server)
         connection = cls(access.machine, shown_address(server))
         client = connection.client
         client.demands_tls = access.demands_tls(server)
@@ -162,6 +166,11 @@ class Connection:
             reason = connection._last_error if isinstance(error, nats_errors.NoServersError) else error
             await connection.close()
             raise NotConnected(explain(reason or error, server)) from error
+        except Exception as error:
+            # nats-py raises anything for a file of credentials that is damaged.
+            await connection.close()
+            proof = f"the credentials in {access.creds}" if access.creds else connection.address
+            raise NotConnected(f"{proof} cannot be used: {str(error) or type(error).__name__}") from error
         except BaseException:
             await connection.close()
             raise
@@ -182,8 +191,9 @@ class Connection:
 
     async def close(self) -> None:
         self._lose("the connection was closed")
-        # On a connection that is dead it would wait for ever for what it has written.
-        with suppress(TimeoutError, OSError, nats_errors.Error):
+        # On a connection that is dead it would wait for ever for what it has written; one that was never made raises
+        # anything.
+        with suppress(Exception):
             async with asyncio.timeout(1.0):
                 await self.client.close()
 
@@ -456,5 +466,38 @@ def status_of(message: Msg) -> int:
 
 def shown_address(server: str) -> str:
     """Returns an address without the password that may stand in it."""
-    parts = urlsplit(server if "://" in server else f"//{server}")
-    return f"{parts.hostname}:{parts.port or 4222}"
+    try:
+        parts = urlsplit(server if "://" in server else f"//{server}")
+        return f"{parts.hostname}:{parts.port or 4222}"
+    except ValueError:
+        return "the fleet's server"
+
+
+def is_address(server: str) -> bool:
+    """Decides whether a text is the address of a NATS server: a scheme, perhaps a user and a password, host and port."""
+    try:
+        parts = urlsplit(server)
+        # A password with one of these characters would end the host too early.
+        extra = parts.path.strip("/") or parts.query or parts.fragment
+        return parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0 and not extra
+    except ValueError:
+        return False
+
+
+def _require_usable(access: Access, server: str) -> None:
+    """Raises NotConnected if a file of this machine is damaged; nats-py's own errors may have a part of a secret."""
+    if not is_address(server):
+        raise NotConnected("the address of the fleet's server in fleet.json cannot be read")
+    if access.seed:
+        try:
+            public_key(access.seed)
+        except ValueError:
+            raise NotConnected(f"the key of this machine is damaged: {SEED_FILE} in the folder of the fleet") from None
+    if access.creds:
+        try:
+            content = Path(access.creds).read_bytes()
+        except OSError as error:
+            raise NotConnected(f"{access.creds} cannot be read: {error.strerror}") from error
+        # nats-py would look for the first of them for ever.
+        if b"BEGIN NATS USER JWT" not in content or b"BEGIN USER NKEY SEED" not in content:
+            raise NotConnected(f"{access.creds} is damaged: a file of credentials has a JWT and a seed")

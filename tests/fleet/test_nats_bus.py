@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -229,6 +229,46 @@ async def test_the_doctor_finds_each_way_to_act_as_another_machine(tmp_path: Pat
 async def test_a_server_that_is_not_there_is_told_in_words() -> None:
     async with NatsBus(Access(machine="laptop", servers=(f"nats://127.0.0.1:{own_port()}",))) as bus:
         await require_problem(bus, "nothing listens at 127")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda _: "", "is damaged"),
+        (lambda whole: whole[:100], "is damaged"),
+        (lambda whole: whole[whole.index("-----BEGIN USER") :], "is damaged"),
+        (lambda whole: whole[: whole.rindex("SU") + 10], "cannot be used"),
+        (lambda whole: whole.replace("\nSU", "\n!!"), "cannot be used"),
+    ],
+    ids=["empty", "cut", "no JWT", "a cut seed", "another seed"],
+)
+async def test_a_damaged_file_of_credentials_is_told_and_read_again(
+    tmp_path: Path, damage: Callable[[str], str], told: str
+) -> None:
+    operator = Operator.new()
+    file = operator.creds(tmp_path, "box2", permissions(Machine(name="box2", key=""), names.JETSTREAM_API))
+    whole = file.read_text(encoding="ascii")
+    file.write_text(damage(whole), encoding="ascii")
+    with nats_server(tmp_path, operator.configuration()) as server:
+        async with NatsBus(Access(machine="box2", servers=(server.url,), creds=str(file))) as bus:
+            await require_problem(bus, told)
+
+            file.write_text(whole, encoding="ascii")
+            await bus.wait_connected(BOUND)
+
+
+@pytest.mark.parametrize("seed", ["garbage", "SUAXX", "SU\ufffd"])
+async def test_a_damaged_key_is_told(server: NatsServer, seed: str) -> None:
+    async with NatsBus(Access(machine="box2", servers=(server.url,), seed=seed)) as bus:
+        await require_problem(bus, "the key of this machine is damaged")
+
+
+async def test_an_address_that_cannot_be_read_is_told() -> None:
+    async with NatsBus(Access(machine="box2", servers=("nats://u:hidden@host:abc",))) as bus:
+        await require_problem(bus, "in fleet.json cannot be read")
+
+        assert "hidden" not in bus.problem
+        assert bus.server_address == "the fleet's server"
 
 
 async def test_a_wrong_password_is_told_in_words(server: NatsServer) -> None:
