@@ -50,7 +50,7 @@ from synapse.link.enrolment import (
 from synapse.link.machine_keys import new_seed, public_key
 from synapse.link.members import INVITATION_SECONDS, FleetMember, Invited, Members
 from synapse.link.nats_bus import NatsBus, access_of
-from synapse.link.nats_connection import Access
+from synapse.link.nats_connection import Access, is_address
 from synapse.link.presence import forget_removed
 from synapse.link.server import FleetServer, checked_binary, choose_listen, choose_servers, split_address
 
@@ -422,10 +422,11 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
 
 
 def _checked_server(text: str) -> str:
-    scheme, separator, rest = text.strip().partition("://")
-    if not separator or scheme not in ("nats", "tls") or not rest:
+    if not is_address(text.strip()):
+        # Not the text itself: a password may stand in it.
         raise InvalidRequest(
-            f"'{text}' is no address of a NATS server", hint="write nats://HOST:PORT, or tls://HOST:PORT"
+            "this is no address of a NATS server",
+            hint="write nats://HOST:PORT, or tls://HOST:PORT; a password with / ? or # needs --creds FILE",
         )
     return text.strip()
 

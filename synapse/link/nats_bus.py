@@ -94,7 +94,11 @@ def access_of(home: Path, config: FleetConfig) -> Access:
     """Returns how this machine reaches its fleet. Raises OSError if the machine's key cannot be read."""
     seed_file = fleet_folder(home) / SEED_FILE
     # A NATS of others may know this machine by a user in the address, or not at all.
-    seed = seed_file.read_text(encoding="ascii", errors="replace").strip() if not config.creds and seed_file.exists() else ""
+    seed = (
+        seed_file.read_text(encoding="ascii", errors="replace").strip()
+        if not config.creds and seed_file.exists()
+        else ""
+    )
     return Access(
         machine=config.machine,
         servers=config.servers,

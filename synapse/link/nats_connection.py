@@ -474,7 +474,7 @@ def shown_address(server: str) -> str:
 
 
 def is_address(server: str) -> bool:
-    """Decides whether a text is the address of a NATS server: a scheme, perhaps a user and a password, host and port."""
+    """Decides whether a text is the address of a NATS server: scheme, host and port, perhaps a user and a password."""
     try:
         parts = urlsplit(server)
         # A password with one of these characters would end the host too early.
