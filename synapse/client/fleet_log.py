@@ -17,7 +17,7 @@ from synapse.core.errors import AgentNotFound, AmbiguousTarget, SynapseError
 from synapse.core.events import Recorded, TaskEvent, Update
 from synapse.core.json_text import objects_in
 from synapse.core.task import Task, TaskId
-from synapse.store.codec import decode_event, decode_task, from_json
+from synapse.store.codec import UNREADABLE, read_events, read_task
 from synapse.tasks.journal import rebuild
 
 POLL_SECONDS: Final = 3
@@ -109,7 +109,7 @@ class FleetLog:
             task_id = str(fields.get("task_id"))
             for event in _events(task_id, str(fields.get("event"))):
                 known = fields.get("task")
-                task = _task(known) if known else rebuild(tasks.get(task_id), (event,))
+                task = _task(known) if known else _rebuilt(tasks.get(task_id), event)
                 tasks[task_id] = task
                 updates.append(Update(int(fields["seq"]), event, self.shown(task)))
         kept = answer.get("task")
@@ -131,15 +131,22 @@ class FleetLog:
 
 def _task(text: str) -> Task:
     try:
-        return decode_task(from_json(text))
-    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        return read_task(text)
+    except UNREADABLE as error:
         raise _unreadable("a task") from error
 
 
 def _events(task_id: str, text: str) -> list[TaskEvent]:
     try:
-        return [decode_event(TaskId(task_id), row) for row in from_json(text)]
-    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        return read_events(TaskId(task_id), text)
+    except UNREADABLE as error:
+        raise _unreadable("an event") from error
+
+
+def _rebuilt(known: Task | None, event: TaskEvent) -> Task:
+    try:
+        return rebuild(known, (event,))
+    except UNREADABLE as error:
         raise _unreadable("an event") from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from synapse.core.address import PERSON, UNVERIFIED
 from synapse.core.caller import Caller
@@ -14,7 +14,7 @@ from synapse.fleet.bus import Bus, BusError, NobodyThere, NotConnected
 from synapse.fleet.names import ask_subject, command_subject
 from synapse.fleet.wire import UnreadableBody
 from synapse.link.presence import Machines
-from synapse.store.codec import decode_event, decode_task, from_json
+from synapse.store.codec import UNREADABLE, read_events, read_task
 
 ANSWER_SECONDS: Final = 8.0
 """How long another machine may take to answer."""
@@ -102,9 +102,10 @@ def task_in(read: asks.TaskRead) -> Task:
 
 
 def task_of_text(text: str) -> Task:
+    """Returns a task as the store's codec writes it. Raises SynapseError when it cannot be read."""
     try:
-        return decode_task(from_json(text))
-    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        return read_task(text)
+    except UNREADABLE as error:
         raise SynapseError(
             "the other machine sent a task that cannot be read", hint="update Synapse on both machines"
         ) from error
@@ -113,9 +114,8 @@ def task_of_text(text: str) -> Task:
 def events_in(task_id: str, text: str) -> list[TaskEvent]:
     """Returns the events of an answer. Raises SynapseError."""
     try:
-        rows: list[Any] = from_json(text)
-        return [decode_event(TaskId(task_id), row) for row in rows]
-    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        return read_events(TaskId(task_id), text)
+    except UNREADABLE as error:
         raise SynapseError(
             "the other machine sent an event that cannot be read", hint="update Synapse on both machines"
         ) from error

@@ -515,7 +515,7 @@ def refusal_of(row: OutboxRow) -> SynapseError:
     """Returns the error with which a message was refused."""
     try:
         return from_wire(msgspec.json.decode(row.error, type=dict[str, Any]), row.why or "the other machine refused it")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return SynapseError(row.why or "the other machine refused it")
 
 

@@ -43,6 +43,8 @@ Fields = dict[str, Any]
 EventRow = Sequence[Any]
 """Kind, time and fields of an event, as JSON has them."""
 
+UNREADABLE: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading raises for a text that this module has not written, as one of another machine."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 # A look-up in a table takes a tenth of the time of `TaskState(value)`.
@@ -175,6 +177,20 @@ def to_json(value: object) -> str:
         return _encode_any(value)
     # A null may stand for infinity or not-a-number. Most tasks contain no null, so this is rare.
     return _encode_any(value) if "null" in text else text
+
+
+def read_task(text: str) -> Task:
+    """Returns the task of a text that another machine has sent. Raises one of UNREADABLE."""
+    task = decode_task(from_json(text))
+    if not task.history:
+        raise ValueError("it has no message")
+    return task
+
+
+def read_events(task_id: TaskId, text: str) -> list[TaskEvent]:
+    """Returns the events of a text that another machine has sent. Raises one of UNREADABLE."""
+    rows: list[EventRow] = from_json(text)
+    return [decode_event(task_id, row) for row in rows]
 
 
 def from_json(text: str) -> Any:
