@@ -152,7 +152,7 @@ def create_fleet(home: Path, logs: Path, wanted: NewFleet) -> FleetConfig:
         write_atomically(folder / SEED_FILE, f"{seed}\n")
         server.create(members)
         if members.uses_tls:
-            shutil.copyfile(server.ca_file, folder / CA_FILE)
+            write_atomically(folder / CA_FILE, server.ca_file.read_text(encoding="ascii"))
         server.start()
         _try_out(access_of(home, config))
         save_fleet(home, config)

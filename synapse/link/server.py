@@ -43,7 +43,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from synapse.config.fleet import (
     CA_FILE,
@@ -370,7 +370,7 @@ class FleetServer:
                 return
             for old in self._ports_files():
                 old.unlink(missing_ok=True)
-            with (self.folder / _OUTPUT).open("wb") as output:
+            with _open_private(self.folder / _OUTPUT) as output:
                 child = subprocess.Popen(  # noqa: S603 - the binary was checked
                     [binary, "-c", self.folder / _CONFIG],
                     stdin=subprocess.DEVNULL,

@@ -38,7 +38,7 @@ from synapse.fleet import names
 from synapse.fleet.bus import BusError, NotConnected
 from synapse.link import membership
 from synapse.link import server as server_module
-from synapse.link.certificates import make_server_certificate
+from synapse.link.certificates import days_left, make_server_certificate
 from synapse.link.enrolment import EnrolmentService, enrol, read_invitation
 from synapse.link.machine_keys import public_key
 from synapse.link.members import Members
@@ -708,17 +708,32 @@ def test_the_server_writes_what_it_acknowledges_to_the_disk(hub: Hub) -> None:
 
 
 def test_only_its_user_can_read_what_the_server_keeps(hub: Hub) -> None:
-    loose = [
-        path.name
-        for path in hub.server.folder.iterdir()
-        if path.is_file() and path.stat().st_mode & 0o077 and path.name not in (".lock", "output.txt")
-    ]
-
-    assert loose == []
+    assert loose_files(hub.home) == []
     assert hub.server.folder.stat().st_mode & 0o077 == 0
 
 
 def test_a_server_whose_port_another_program_has_is_not_taken_for_ours(tmp_path: Path) -> None:
+def loose_files(home: Path) -> list[str]:
+    """Returns the files of a fleet that others than their user may use."""
+    return [str(path) for path in fleet_folder(home).rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+
+
+@pytest.fixture(name="no_umask")
+def _no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_only_its_user_can_read_a_fleet_that_was_created_without_a_umask(tmp_path: Path) -> None:
+    create_fleet(tmp_path, tmp_path / "logs", NewFleet(machine="hub", listen="0.0.0.0:0", address="127.0.0.1"))
+    try:
+        assert loose_files(tmp_path) == []
+    finally:
+        membership.leave(tmp_path, tmp_path / "logs")
+
+
     config = create_fleet(tmp_path, tmp_path / "logs", NewFleet(machine="hub", listen="127.0.0.1:0"))
     server = FleetServer(tmp_path, tmp_path / "logs")
     server.stop()
