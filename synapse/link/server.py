@@ -30,6 +30,7 @@ import json
 import logging
 import os
 import platform
+import re
 import select
 import shutil
 import signal
@@ -41,13 +42,13 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from synapse.config.fleet import (
     CA_FILE,
-    CERTIFICATE_DAYS,
     CERTIFICATE_FILE,
     KEY_FILE,
     SEED_FILE,
@@ -102,6 +103,8 @@ _PROCESS: Final = "process.json"
 _RUNNING: Final = ".running"
 _PORTS: Final = "nats-server_{}.ports"
 _OUTPUT: Final = "output.txt"
+_VALIDITY: Final = re.compile(rb"0\x1e\x17\r\d{12}Z\x17\r(\d{12}Z)")
+"""When a certificate (DER) begins and ends to be valid: RFC 5280, 4.1.2.5. The link does without cryptography."""
 
 
 def configuration(members: Members, folder: Path, log_file: Path, witness: str = "") -> str:
@@ -316,12 +319,9 @@ class FleetServer:
     def _do_chores(self) -> None:
         self._restart_after_full_disk()
         self.change(lambda members: members.without_expired(SystemClock().now().timestamp()))
-        if self.members().uses_tls and self._certificate_age() > CERTIFICATE_DAYS - RENEW_DAYS:
-            from synapse.link import certificates  # noqa: PLC0415 - see `create`
-
-            certificates.make_server_certificate(self.folder, SystemClock().now())
+        if self.members().uses_tls and self._certificate_ends_soon():
+            self._make_certificate("it ends soon")
             self.reload()
-            log.info("certificate_renewed")
 
     def _restart_after_full_disk(self) -> None:
         """Restarts a server that could not write, once there is space.
@@ -355,14 +355,24 @@ class FleetServer:
         seen.has_failed = seen.has_failed or any(b"critical write error" in line for line in ours)
         return seen.has_failed
 
-    def _certificate_age(self) -> float:
-        """Returns for how many days the server has had its certificate."""
-        made = (self.folder / CERTIFICATE_FILE).stat().st_mtime
-        return (SystemClock().now().timestamp() - made) / 86_400
+    def _certificate_ends_soon(self) -> bool:
+        """Decides by what stands in the certificate: a copy of the folder has new times of its files."""
+        content = ssl.PEM_cert_to_DER_cert((self.folder / CERTIFICATE_FILE).read_text(encoding="ascii"))
+        found = _VALIDITY.search(content)
+        if found is None:
+            return True
+        ends = datetime.strptime(found[1].decode(), "%y%m%d%H%M%S%z")
+        return ends - SystemClock().now() < timedelta(days=RENEW_DAYS)
+
+    def _make_certificate(self, why: str) -> None:
+        from synapse.link import certificates  # noqa: PLC0415 - see `create`
+
+        certificates.make_server_certificate(self.folder, SystemClock().now())
+        log.warning("certificate_renewed", extra={"why": why})
 
     def _start(self, binary: Path) -> None:
         make_private(self._log_file.parent)
-        self._require_matching_certificate()
+        self._require_usable_certificate()
         # Made again from what is known, in case the version that wrote it knew less.
         write_atomically(self.folder / _CONFIG, self._configuration(self.members()))
         with self._open_running() as lock:
@@ -431,19 +441,19 @@ class FleetServer:
     def _ports_files(self) -> list[Path]:
         return list(self.folder.glob(_PORTS.format("*")))
 
-    def _require_matching_certificate(self) -> None:
-        """Makes the certificate anew if a renewal ended between its two files; the server would not start."""
+    def _require_usable_certificate(self) -> None:
+        """Makes the certificate anew if it ends soon, or a renewal ended between its two files."""
         if not self.members().uses_tls:
             return
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
                 self.folder / CERTIFICATE_FILE, self.folder / KEY_FILE
             )
-        except ssl.SSLError:
-            from synapse.link import certificates  # noqa: PLC0415 - see `create`
-
-            certificates.make_server_certificate(self.folder, SystemClock().now())
-            log.warning("certificate_renewed", extra={"why": "it was not that of the server's key"})
+            if self._certificate_ends_soon():
+                self._make_certificate("it ends soon")
+        except (ssl.SSLError, ValueError):
+            # The server would not start.
+            self._make_certificate("it was not that of the server's key")
 
     def _write(self, members: Members) -> None:
         write_atomically(self.folder / _MEMBERS, json.dumps(encode_members(members), indent=1) + "\n")
@@ -451,9 +461,17 @@ class FleetServer:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        with (self.folder / ".lock").open("wb") as file:
+        with _open_private(self.folder / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _open_private(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _open_private(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
 def _accounts_of(configuration: str) -> list[str]:

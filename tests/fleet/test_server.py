@@ -14,13 +14,14 @@ import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from nats.errors import Error as NatsError
 
-from synapse.config.fleet import CERTIFICATE_DAYS, CERTIFICATE_FILE, fleet_file, load_fleet
+from synapse.config.fleet import CERTIFICATE_DAYS, CERTIFICATE_FILE, fleet_file, fleet_folder, load_fleet
 from synapse.config.process import SystemClock
 from synapse.core.errors import (
     CommandMissing,
@@ -712,7 +713,6 @@ def test_only_its_user_can_read_what_the_server_keeps(hub: Hub) -> None:
     assert hub.server.folder.stat().st_mode & 0o077 == 0
 
 
-def test_a_server_whose_port_another_program_has_is_not_taken_for_ours(tmp_path: Path) -> None:
 def loose_files(home: Path) -> list[str]:
     """Returns the files of a fleet that others than their user may use."""
     return [str(path) for path in fleet_folder(home).rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
@@ -734,6 +734,7 @@ def test_only_its_user_can_read_a_fleet_that_was_created_without_a_umask(tmp_pat
         membership.leave(tmp_path, tmp_path / "logs")
 
 
+def test_a_server_whose_port_another_program_has_is_not_taken_for_ours(tmp_path: Path) -> None:
     config = create_fleet(tmp_path, tmp_path / "logs", NewFleet(machine="hub", listen="127.0.0.1:0"))
     server = FleetServer(tmp_path, tmp_path / "logs")
     server.stop()
@@ -761,9 +762,10 @@ async def test_a_certificate_that_is_not_that_of_the_key_is_made_again(hub: Hub,
 
 async def test_a_certificate_is_renewed_in_time_and_nobody_is_cut_off(hub: Hub, fleet: Fleet) -> None:
     certificate = hub.server.folder / CERTIFICATE_FILE
+    # Its file is new, as in a copy of the folder.
+    make_server_certificate(hub.server.folder, SystemClock().now() - timedelta(days=CERTIFICATE_DAYS - RENEW_DAYS + 1))
+    hub.server.reload()
     before = certificate.read_bytes()
-    almost_a_year_ago = certificate.stat().st_mtime - (CERTIFICATE_DAYS - RENEW_DAYS + 1) * 86_400
-    os.utime(certificate, (almost_a_year_ago, almost_a_year_ago))
     box2, laptop = fleet.bus("box2"), fleet.bus("laptop")
     async with connected(box2), serving(hub):
         async with asyncio.timeout(BOUND):
@@ -772,6 +774,16 @@ async def test_a_certificate_is_renewed_in_time_and_nobody_is_cut_off(hub: Hub, 
 
         async with connected(laptop):
             assert box2.connected
+
+
+async def test_a_server_does_not_start_with_a_certificate_that_has_expired(hub: Hub, fleet: Fleet) -> None:
+    hub.server.stop()
+    make_server_certificate(hub.server.folder, SystemClock().now() - timedelta(days=CERTIFICATE_DAYS + 1))
+
+    hub.server.start()
+
+    async with connected(fleet.bus("box2")):
+        assert days_left(hub.server.folder, SystemClock().now()) == CERTIFICATE_DAYS - 1
 
 
 async def test_a_server_that_could_not_write_is_restarted_when_there_is_space(hub: Hub) -> None:
