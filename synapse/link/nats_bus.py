@@ -65,6 +65,8 @@ PRESENCE_SECONDS: Final = 30.0
 MAIL_DAYS: Final = 7
 LOG_DAYS: Final = 3
 MAILS_PER_PAIR: Final = 1000
+LOG_BYTES: Final = (2_900_000_000, 700_000_000, 180_000_000, 45_000_000)
+"""Limits of all shipped logs: the first counts that the server has space for. What a replica lacks is shipped again."""
 API_SECONDS: Final = 5.0
 LEAST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 2.0
@@ -308,15 +310,18 @@ class NatsBus:
 
     async def make_missing(self) -> None:
         """Makes the streams and buckets that are missing. Raises NotAllowed if this machine may not."""
-        clustered = bool(self.server.get("cluster"))
         for wanted in STREAMS:
-            try:
-                await self._api(f"STREAM.INFO.{wanted['name']}", {})
-                continue
-            except _ApiError as error:
-                if error.number != _STREAM_MISSING:
-                    raise
-            await self._make_stream(wanted, 3 if clustered else 1)
+            if not await self._has_stream(wanted["name"]):
+                await self._make_stream(wanted)
+
+    async def _has_stream(self, name: str) -> bool:
+        try:
+            await self._api(f"STREAM.INFO.{name}", {})
+        except _ApiError as error:
+            if error.number != _STREAM_MISSING:
+                raise
+            return False
+        return True
 
     async def check(self) -> None:
         """Tries what a machine needs. Raises BusError if the engine lacks or refuses something."""
@@ -381,21 +386,23 @@ class NatsBus:
                 return []
         return view.take(key, message.data if entry is _Entry.VALUE else None)
 
-    async def _make_stream(self, wanted: Mapping[str, Any], replicas: int) -> None:
+    async def _make_stream(self, wanted: Mapping[str, Any]) -> None:
+        """Makes a stream with as much of what is wanted as the server has; another machine may make it meanwhile."""
         name = wanted["name"]
-        try:
-            await self._api(f"STREAM.CREATE.{name}", {**wanted, "num_replicas": replicas})
-        except _ApiError:
-            if replicas > 1:
-                await self._make_stream(wanted, 1)
-            elif "subject_delete_marker_ttl" in wanted:
-                # NATS before 2.11 has no markers: an entry expires without a notice.
-                older = {key: value for key, value in wanted.items() if key not in _MARKER_OPTIONS}
-                await self._make_stream(older, 1)
-            else:
-                raise
-        else:
-            log.info("stream_made", extra={"stream": name, "replicas": replicas})
+        failure: _ApiError | None = None
+        for replicas in (3, 1) if self.server.get("cluster") else (1,):
+            for options in _variants(wanted):
+                try:
+                    await self._api(f"STREAM.CREATE.{name}", {**options, "num_replicas": replicas})
+                except _ApiError as error:
+                    failure = error
+                    if await self._has_stream(name):
+                        return
+                else:
+                    log.info("stream_made", extra={"stream": name, "replicas": replicas})
+                    return
+        if failure is not None:
+            raise failure
 
     async def _store(self, subject: str, body: bytes, headers: Mapping[str, str]) -> int:
         """Publishes to a stream and returns the number of the message."""
@@ -685,6 +692,18 @@ def _decode(content: bytes) -> dict[str, Any]:
 
 
 _MARKER_OPTIONS: Final = ("subject_delete_marker_ttl", "allow_msg_ttl")
+
+
+def _variants(wanted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns what a stream may be, the best first."""
+    if wanted["name"] == names.LOG_STREAM:
+        # The server reserves a limit in bytes, so it may have no space for a large one. It makes no stream at all when
+        # nothing is left, so none of these is a round number of bytes.
+        return [*({**wanted, "max_bytes": size} for size in LOG_BYTES), wanted]
+    if "subject_delete_marker_ttl" in wanted:
+        # NATS before 2.11 has no markers: an entry expires without a notice.
+        return [wanted, {key: value for key, value in wanted.items() if key not in _MARKER_OPTIONS}]
+    return [wanted]
 
 
 def _bucket(name: str, **options: object) -> dict[str, Any]:

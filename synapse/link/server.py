@@ -470,10 +470,6 @@ def _open_private(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
-def _open_private(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
-
-
 def _accounts_of(configuration: str) -> list[str]:
     """Returns the names of the accounts in a configuration, also in one of another version."""
     try:

@@ -21,7 +21,7 @@ from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
-from synapse.link.nats_bus import MAILS_PER_PAIR, NatsBus, matches
+from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, NatsBus, matches
 from synapse.link.nats_connection import Access
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
@@ -113,6 +113,16 @@ async def test_mail_beyond_the_limit_is_refused_and_what_was_kept_stays(server: 
 
         assert (await first(pair.box2.mails(pair.box2_name))).body == b"x"
         assert (await first(pair.laptop.mails(pair.laptop_name))).body == b"y"
+
+
+async def test_shipped_logs_have_a_limit_also_on_a_server_with_little_space(server: NatsServer) -> None:
+    async with NatsBus(access_to(server, "laptop")) as bus:
+        await bus.wait_connected(BOUND)
+        await bus.make_missing()
+        config = (await bus.ask_engine(f"STREAM.INFO.{names.LOG_STREAM}"))["config"]
+
+    assert config["max_bytes"] in LOG_BYTES
+    assert config["discard"] == "old"
 
 
 async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -237,7 +247,7 @@ async def test_a_server_that_is_not_there_is_told_in_words() -> None:
         (lambda _: "", "is damaged"),
         (lambda whole: whole[:100], "is damaged"),
         (lambda whole: whole[whole.index("-----BEGIN USER") :], "is damaged"),
-        (lambda whole: whole[: whole.rindex("SU") + 10], "cannot be used"),
+        (lambda whole: whole[: whole.index("\nSU") + 10], "cannot be used"),
         (lambda whole: whole.replace("\nSU", "\n!!"), "cannot be used"),
     ],
     ids=["empty", "cut", "no JWT", "a cut seed", "another seed"],
