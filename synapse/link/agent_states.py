@@ -46,22 +46,22 @@ class AgentStates:
     async def run(self) -> None:
         """Follows the agents until it is cancelled."""
         try:
-            while True:
-                try:
-                    self._look({_key(entry): entry for entry in await self._registry.agents()})
-                except RegistryFailed as error:
-                    log.warning("registry_not_read", extra={"error": str(error)})
-                await pause(LOOK_SECONDS)
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    try:
+                        self._look({_key(entry): entry for entry in await self._registry.agents()}, group)
+                    except RegistryFailed as error:
+                        log.warning("registry_not_read", extra={"error": str(error)})
+                    await pause(LOOK_SECONDS)
         finally:
-            for job in self._following.values():
-                job.cancel()
+            self._following.clear()
 
-    def _look(self, entries: dict[str, AgentEntry]) -> None:
-        for key in self._entries.keys() - entries.keys():
+    def _look(self, entries: dict[str, AgentEntry], group: asyncio.TaskGroup) -> None:
+        for key in self._following.keys() - entries.keys():
             self._following.pop(key).cancel()
             self._statuses.pop(key, None)
-        for key in entries.keys() - self._entries.keys():
-            self._following[key] = asyncio.create_task(self._follow(key, entries[key]))
+        for key in entries.keys() - self._following.keys():
+            self._following[key] = group.create_task(self._follow(key, entries[key]))
         if entries.keys() != self._entries.keys():
             self._on_change()
         self._entries = entries

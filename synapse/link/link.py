@@ -280,7 +280,7 @@ class Link:
             parts.append(partial(serve_fleet, self._settings.home, self._settings.logs, self._bus))
         async with asyncio.TaskGroup() as group:
             for part in parts:
-                group.create_task(keep_running(part, self._note))
+                group.create_task(keep_running(part, self.note))
 
     async def leave(self) -> None:
         """Says good-bye to the other machines, and closes what `run` has opened."""
@@ -296,7 +296,7 @@ class Link:
         await self._presence.require_alone()
         async with asyncio.TaskGroup() as group:
             for subject in (ask_subject(self._machine, "*"), command_subject(self._machine, "*")):
-                group.create_task(keep_running(partial(self._answers.hear, self._bus, subject), self._note))
+                group.create_task(keep_running(partial(self._answers.hear, self._bus, subject), self.note))
             group.create_task(self._presence.run())
 
     async def _check_outbox(self) -> None:
@@ -311,7 +311,7 @@ class Link:
             for row in late:
                 if row.message_id not in noted and await self._is_present(row.to):
                     noted.add(row.message_id)
-                    self._note(f"a message to {row.to} is open for more than 10 minutes, though it is present")
+                    self.note(f"a message to {row.to} is open for more than 10 minutes, though it is present")
 
     async def _is_present(self, machine: str) -> bool:
         with suppress(BusError, SynapseError):
@@ -361,16 +361,16 @@ class Link:
     def _announced(self, event: Announce) -> None:
         self.incarnations += 1
         if event.why != JOINED:
-            self._note(f"this machine has a new incarnation, {event.incarnation.text}: {event.why}")
+            self.note(f"this machine has a new incarnation, {event.incarnation.text}: {event.why}")
         self._shipping.loaded(event.incarnation)
         writing = asyncio.get_running_loop().create_task(self._presence.write_incarnation())
         self._writing.add(writing)  # the loop itself keeps no reference
         writing.add_done_callback(self._writing.discard)
 
     def _notified(self, event: Notify) -> None:
-        self._note(event.text)
+        self.note(event.text)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.notes.append(f"{instant(self._clock)} {text}")
 
     async def _status(self) -> dict[str, Any]:
@@ -523,7 +523,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what is open by now
                 log.info("link_started", extra={"machine": config_file.config.machine, "pid": entry.pid})
                 on_ready(entry, config_file.config)
                 ends: set[asyncio.Future[Any]] = {stop, running, leaving, serving}
-                async with _background(_restore_entry(settings.home, entry)):
+                async with _background(keep_running(partial(_restore_entry, settings.home, entry), link.note)):
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 log.info("link_stopping", extra={"why": _why(stop, leaving)})
                 await link.leave()

@@ -133,7 +133,7 @@ class LogShipping:
             await pause(RETRY_SECONDS)
 
     async def _run_once(self) -> None:
-        """Ships until a mark cannot be stored. Raises StoreFailed."""
+        """Ships until a mark cannot be stored or a job fails. Raises StoreFailed, or the error of the job."""
         self._failure = asyncio.get_running_loop().create_future()
         chain = await self._database.read_chain()
         if self._incarnation is None:
@@ -190,7 +190,17 @@ class LogShipping:
         task = asyncio.create_task(job)
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        """Ends the shipping if the job has failed: the shipper would wait for it for ever."""
+        if not job.cancelled() and (error := job.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
 
     async def _read_rows(self, effect: ReadRows) -> None:
         while True:
@@ -209,8 +219,7 @@ class LogShipping:
         try:
             await self._database.commit(effect.writes)
         except StoreFailed as error:
-            if self._failure is not None and not self._failure.done():
-                self._failure.set_exception(error)
+            self._fail(error)
             return
         self._step(ChainStored(token=effect.token))
 

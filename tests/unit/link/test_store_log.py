@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from synapse.fleet.log import (
 from synapse.fleet.names import log_subject
 from synapse.fleet.relay_io import Event, Outdated, Tailed
 from synapse.fleet.wire import Incarnation
+from synapse.link import link
 from synapse.link.database import LinkDatabase
 from synapse.link.shipping import LogShipping
 from synapse.link.store_log import LogTail, StoreLog
@@ -191,7 +192,9 @@ class LatePublications:
 
 
 @asynccontextmanager
-async def shipping(here: World, home: Path) -> AsyncGenerator[tuple[LogShipping, MemoryEngine, list[Outdated]]]:
+async def shipping(
+    here: World, home: Path, note: Callable[[str], None] = lambda _: None
+) -> AsyncGenerator[tuple[LogShipping, MemoryEngine, list[Outdated]]]:
     engine = MemoryEngine()
     database = LinkDatabase(home / "link.db", FakeClock())
     outdated = list[Outdated]()
@@ -204,7 +207,7 @@ async def shipping(here: World, home: Path) -> AsyncGenerator[tuple[LogShipping,
         on_outdated=outdated.append,
     )
     ships.loaded(FIRST)
-    running = asyncio.create_task(ships.run())
+    running = asyncio.create_task(link.keep_running(ships.run, note))
     connected = asyncio.create_task(ships.read_engine())
     try:
         yield ships, engine, outdated
@@ -238,6 +241,28 @@ async def test_the_log_is_shipped_in_a_chain_up_to_where_the_relay_stands(tmp_pa
         assert [batch.prev for batch in chain] == [START, chain[0].last, chain[1].last]
         assert {batch.incarnation for batch in chain} == {FIRST}
         assert ships.lag == 0
+
+
+async def test_a_job_with_a_defect_ends_the_shipping_which_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "RESTART_SECONDS", 0.0)
+    notes: list[str] = []
+    async with world(tmp_path) as here, shipping(here, tmp_path, notes.append) as (ships, engine, _):
+        bus = engine.buses[0]
+        keep = bus.keep
+
+        async def fail_once(*_: object, **__: object) -> int:
+            monkeypatch.setattr(bus, "keep", keep)
+            raise AttributeError("a defect")
+
+        monkeypatch.setattr(bus, "keep", fail_once)
+        await here.record(opened(numbered(1)))
+        ships.grew(1)
+
+        assert len(await batches(engine, 1)) == 1
+
+    assert "a defect" in notes[0]
 
 
 async def test_an_engine_that_was_wiped_gets_the_log_again(tmp_path: Path) -> None:
