@@ -30,6 +30,7 @@ from synapse.core.errors import (
     AgentFailed,
     AgentNotFound,
     AgentNotResponding,
+    AmbiguousTarget,
     LinkDown,
     MachineAway,
     MachineNotFound,
@@ -188,18 +189,28 @@ class RemoteAgents:
             return None
         if not keeps:
             self.require_present(machine)
-            raise AgentNotFound(name, hint=f"`synapse list --machine {machine}` shows the agents of that machine")
+            raise _no_agent(name)
         if machine not in self._machines and not self.problem:
             self.require_present(machine)
         entry = AgentEntry(name, own, name=name, inbox=remote_inbox(own, machine))
         return GatewayAgent(entry=entry, hosts=self.hosts, machine=machine)
 
     async def open_proxy(self, name: str, *, keeps: bool) -> AgentEntry:
-        """Returns the agent with its proxy socket. Raises a SynapseError."""
+        """Returns the agent with its proxy socket. Raises AgentNotFound, or another SynapseError.
+
+        With `keeps`, also an agent that does not run, or whose machine is away.
+        """
         body = encode({"target": name, "queue": keeps}).encode()
-        entry = entry_from(object_in(await self.ask_link("POST", "/fleet/proxies", body), "agent"))
+        try:
+            entry = entry_from(object_in(await self.ask_link("POST", "/fleet/proxies", body), "agent"))
+        except (AgentNotFound, AmbiguousTarget) as error:
+            # These errors name other agents of that machine, and not every caller may know of them.
+            raise _no_agent(name) from error
         if entry is None or not entry.socket:
             raise AgentFailed("the link answered with an agent that cannot be understood", hint=_LINK_HINT)
+        if name not in (entry.name, entry.agent_id):
+            # The link finds agents as a command line does, also by their profile. Keys name them exactly.
+            raise _no_agent(name)
         return entry
 
     async def read_outbox(self, task_id: str) -> Task | None:
@@ -427,6 +438,10 @@ def _named(entry: AgentEntry, machine: str) -> AgentEntry:
     entry.pid = entry.pid_started = entry.pid_namespace = entry.cli_pid = entry.terminal = entry.port = 0
     entry.socket = entry.endpoint = entry.gateway = ""
     return entry
+
+
+def _no_agent(name: str) -> AgentNotFound:
+    return AgentNotFound(name, hint=f"`synapse list --machine {split_machine(name)[1]}` shows the agents there")
 
 
 def _machine(fields: dict[str, Any]) -> RemoteMachine:

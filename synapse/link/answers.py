@@ -490,7 +490,7 @@ class Answers:
         request = behalf.request
         if isinstance(request, SendMessage) and not self._ships_log:
             request = replace(request, metadata={**request.metadata, GATEWAY_MACHINE: machine})
-        entry = await self._finder.of_inbox(ask.inbox) if ask.inbox else await self._finder.running(ask.target)
+        entry = await self._finder.of_inbox(ask.inbox) if ask.inbox else await self._finder.running_exactly(ask.target)
         if entry is not None:
             result = await self._hosts.command(entry, request, caller)
         else:

@@ -140,6 +140,16 @@ class AgentFinder:
         by_inbox = next((entry for entry in entries if entry.inbox == target), None)
         return by_inbox if by_inbox is not None else resolve(target, entries)
 
+    async def running_exactly(self, target: str) -> AgentEntry:
+        """Returns the running agent of exactly this inbox, name or id. Raises AgentNotFound, which names no other one.
+
+        The keys of gateways name agents so: what is allowed for `codex` must not reach an agent with that profile.
+        """
+        for entry in await self._registry.agents():
+            if _is_exactly(entry, target):
+                return entry
+        raise AgentNotFound(target)
+
     async def of_inbox(self, inbox: str) -> AgentEntry | None:
         """Returns the running agent of an inbox."""
         return next((entry for entry in await self._registry.agents() if entry.inbox == inbox), None)
@@ -154,6 +164,18 @@ class AgentFinder:
         ran = next((entry for entry in past if entry.inbox == wanted), None)
         if ran is not None or matching(wanted, past):
             return ran or resolve(wanted, past)
+        return await self._in_tasks(wanted)
+
+    async def stopped_exactly(self, target: str) -> AgentEntry | None:
+        """Returns an agent as `stopped` does, but only by exactly its inbox, its name or an id of it."""
+        past = [entry for entry in await asyncio.to_thread(lambda: list(self._past())) if _is_exactly(entry, target)]
+        ran = next((entry for entry in past if entry.inbox == target), None)
+        if ran is not None or past:
+            return ran or resolve(target, past)
+        return await self._in_tasks(target)
+
+    async def _in_tasks(self, wanted: str) -> AgentEntry | None:
+        """Returns an agent that has tasks, by its inbox or by an id that it had."""
         for query in (TaskQuery(inbox=wanted, limit=1), TaskQuery(agent_id=wanted, limit=1)):
             if tasks := (await self._store.list(query)).tasks:
                 name = "" if "@" in tasks[0].inbox else tasks[0].inbox
@@ -226,8 +248,10 @@ class Deliveries:
         return HostRefused(error=msgspec.json.encode(to_wire(error)))
 
     async def _send(self, call: OpenTask, request: SendMessage, caller: Caller) -> HostOutcome:
+        is_gateways = GATEWAY_SCOPE in request.metadata
+        find = self._finder.running_exactly if is_gateways else self._finder.running
         try:
-            entry = await self._finder.running(call.target)
+            entry = await find(call.target)
         except AgentNotFound:
             if not call.queue:
                 raise
@@ -239,7 +263,9 @@ class Deliveries:
 
     async def _queue(self, call: OpenTask, request: SendMessage, caller: Caller) -> HostOutcome:
         """Keeps a message for the next start of its agent, as `synapse send --queue` does here."""
-        last = await self._finder.stopped(call.target)
+        is_gateways = GATEWAY_SCOPE in request.metadata
+        find = self._finder.stopped_exactly if is_gateways else self._finder.stopped
+        last = await find(call.target)
         if last is None:
             raise AgentNotFound(
                 call.target, hint="no agent of that name runs there now, and none ever had a message to keep"
@@ -317,9 +343,13 @@ class Deliveries:
         if not isinstance(scope, str) or not scope:
             return None
         # A caller may use one id for several agents.
-        entry = await self._running(call.target) or await self._finder.stopped(call.target)
-        if entry is None:
-            return None
+        try:
+            entry = await self._finder.running_exactly(call.target)
+        except AgentNotFound:
+            stopped = await self._finder.stopped_exactly(call.target)
+            if stopped is None:
+                return None
+            entry = stopped
         task_id = await find_repeated(request.message, message_digest(request.message), scope, entry.inbox, self._store)
         return None if task_id is None else await self._store.load(task_id)
 
@@ -517,6 +547,10 @@ def refusal_of(row: OutboxRow) -> SynapseError:
         return from_wire(msgspec.json.decode(row.error, type=dict[str, Any]), row.why or "the other machine refused it")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return SynapseError(row.why or "the other machine refused it")
+
+
+def _is_exactly(entry: AgentEntry, target: str) -> bool:
+    return bool(target) and target in (entry.inbox, entry.name, entry.agent_id)
 
 
 def _type_in(agent_id: str) -> str:

@@ -321,6 +321,33 @@ def test_a_kept_message_is_known_to_a_gateway_that_was_started_later(pair: Pair)
         pair.world["box2"].wait_connected()
 
 
+def test_a_key_for_a_name_that_no_agent_has_reaches_none_of_that_profile(pair: Pair) -> None:
+    everyone, key = pair.hub.new_key("everyone"), pair.hub.new_key("profile", "--agents", "scripted@box2")
+    until(lambda: "bob@box2" in pair.hub.names(everyone), "the agent")
+
+    def send(cue: str, **headers: str) -> Any:
+        return pair.hub.send("scripted@box2", f"tck-complete-task-{cue}", key=key, **headers)
+
+    present = send("present", Synapse_Queue="true")
+    assert "No agent found" in present.get("error", {}).get("message", ""), present
+    pair.world["box2"].stop_fleet()
+    try:
+        until(lambda: "away" in send("unkept")["error"]["message"], "the machine to be away")
+        kept = send("away", Synapse_Queue="true")["result"]["task"]
+    finally:
+        pair.world["box2"].start_link()
+        pair.world["box2"].wait_connected()
+
+    def told() -> Any:
+        return pair.hub.rpc("scripted@box2", "GetTask", {"id": kept["id"]}, key=key)
+
+    until(lambda: told().get("result", kept)["status"]["state"] == "TASK_STATE_FAILED", "its refusal", told, RELAYED)
+    until(lambda: "away" not in send("back")["error"]["message"], "the machine to be back")
+    # The gateway knows a socket from before, which the link has opened for the name.
+    back = send("later", Synapse_Queue="true")
+    assert "No agent found" in back.get("error", {}).get("message", ""), back
+
+
 async def test_a_terminal_on_another_machine_is_shown_where_that_machine_allows_it(pair: Pair) -> None:
     key = pair.hub.new_key("page", "--actions", "all")
     box2 = pair.world["box2"]

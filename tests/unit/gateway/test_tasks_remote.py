@@ -15,7 +15,9 @@ from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import GATEWAY_SCOPE, Caller
 from synapse.core.errors import (
     AgentExited,
+    AgentNotFound,
     AgentNotResponding,
+    AmbiguousTarget,
     Conflict,
     LinkDown,
     MachineAway,
@@ -62,6 +64,11 @@ CODEX = AgentEntry("synapse-codex-8120", "codex", name="codex", inbox="codex", s
 AGENT = "codex@box2"
 
 
+def proxy(name: str = AGENT, inbox: str = "box2!codex") -> AgentEntry:
+    """Return an agent as the link shows it with its proxy."""
+    return AgentEntry("synapse-codex-8120@box2", "codex", name=name, inbox=inbox, socket=CODEX.socket)
+
+
 class FakeProxies:
     """The proxy sockets of the link: they take every command, after the failures that the test wants."""
 
@@ -91,6 +98,8 @@ class FakeLinkAgents(RemoteAgents):
     """Those of the only task on box2, as that machine tells them."""
     answers: list[SynapseError | tuple[TaskEvent, ...]]
     """What comes of each ask for events before the next one."""
+    found: AgentEntry | SynapseError = proxy()
+    """What the link finds by a name."""
 
     @override
     async def ask_link(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
@@ -109,7 +118,11 @@ class FakeLinkAgents(RemoteAgents):
                 raise self.recalled
             return {"message": {}, "task": self.recalled}
         assert path == "/fleet/proxies"
-        return {"agent": {**CODEX.shown(), "socket": CODEX.socket}}
+        if isinstance(self.found, SynapseError):
+            raise self.found
+        if not self.is_running and not json.loads(body)["queue"]:
+            raise AgentNotFound(AGENT)
+        return {"agent": {**self.found.shown(), "socket": CODEX.socket}}
 
     def _tell_events(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert (asked["machine"], asked["caller"]["scope"]) == ("box2", LAPTOP.scope)
@@ -196,6 +209,40 @@ async def test_a_message_that_was_not_sent_is_sent_again_with_the_same_id(
     sent = [one.message.message_id for one in world.proxies.commands if isinstance(one, SendMessage)]
     assert sent == ["chosen-1", "chosen-1"]
     assert task.history[0].message_id == "chosen-1"
+
+
+@pytest.mark.parametrize("name", ["codex@box2", "codex-8120@box2"], ids=["profile", "profile and port"])
+async def test_a_message_for_a_name_that_no_agent_has_reaches_none_of_that_profile(world: World, name: str) -> None:
+    world.agents.is_running = False
+    await world.agents.read()
+    world.agents.found = proxy("bob@box2", "box2!bob")
+
+    with pytest.raises(AgentNotFound):
+        await world.tasks.of(name, queue=True).send(say("m-1"), LAPTOP)
+
+    assert world.proxies.commands == []
+
+
+async def test_an_agent_without_a_name_is_known_by_its_id(world: World) -> None:
+    world.agents.found = proxy("codex-8120@box2", "box2!codex@/proj")
+
+    await world.tasks.of("synapse-codex-8120@box2", queue=True).send(say("m-1"), LAPTOP)
+
+    assert len(world.proxies.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [AgentNotFound("ghost", hint="running agents: secret"), AmbiguousTarget("ghost", ["secret", "other"])],
+    ids=["none", "several"],
+)
+async def test_a_name_that_means_no_agent_tells_nothing_of_others(world: World, refusal: SynapseError) -> None:
+    world.agents.found = refusal
+
+    with pytest.raises(AgentNotFound) as raised:
+        await world.tasks.of("ghost@box2", queue=True).send(say("m-1"), LAPTOP)
+
+    assert "secret" not in str(raised.value) + raised.value.hint
 
 
 async def kept(world: World) -> Task:

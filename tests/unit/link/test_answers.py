@@ -328,6 +328,21 @@ async def test_a_gateway_cannot_act_as_another_machine(tmp_path: Path) -> None:
         assert here.hosts.commands == []
 
 
+ADA = AgentEntry("synapse-codex-8120", "codex", name="ada", port=8120, inbox="ada")
+
+
+@pytest.mark.parametrize("target", ["codex", "codex-8120", "@ada"])
+async def test_a_gateways_command_reaches_no_agent_by_its_profile(tmp_path: Path, target: str) -> None:
+    async with world(tmp_path, entries=(ADA,)) as here:
+        body = commands.encode_command(SendMessage(message=message("hello"), dialect="a2a_v1"), Caller(scope="key:1"))
+
+        with pytest.raises(AgentNotFound) as raised:
+            await here.ask(asks.RunCommand(body=body, target=target), machine="gate", is_command=True)
+
+        assert here.hosts.commands == []
+        assert "running agents" not in raised.value.hint
+
+
 async def test_a_gateway_cannot_withdraw_messages(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         body = commands.encode_command(VoidMessage(message_id="m", opens=here.local.id), Caller(scope="key:1"))

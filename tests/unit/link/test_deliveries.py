@@ -181,6 +181,28 @@ async def test_a_kept_message_is_sent_though_another_agent_had_a_command_with_it
         assert await here.deliveries.ask(KEPT) == HostAccepted(task_id=TASK_ID)
 
 
+@pytest.mark.parametrize("entries", [(CODEX,), ()], ids=["running", "stopped"])
+@pytest.mark.parametrize("target", ["codex", "codex-8120"])
+async def test_a_message_that_a_gateway_kept_for_a_name_reaches_no_agent_of_that_profile(
+    tmp_path: Path, entries: tuple[AgentEntry, ...], target: str
+) -> None:
+    async with world(tmp_path, *entries, past=[CODEX]) as here:
+        outcome = await here.deliveries.ask(replace(KEPT, target=target))
+
+        assert isinstance(outcome, HostRefused)
+        assert from_wire(msgspec.json.decode(outcome.error)).code == "agent_not_found"
+        assert here.hosts.commands == []
+
+
+@pytest.mark.parametrize("entries", [(CODEX,), ()], ids=["running", "stopped"])
+@pytest.mark.parametrize("target", ["ada", "synapse-codex-8120"])
+async def test_a_message_that_a_gateway_kept_reaches_the_agent_of_that_name_or_id(
+    tmp_path: Path, entries: tuple[AgentEntry, ...], target: str
+) -> None:
+    async with world(tmp_path, *entries, past=[CODEX]) as here:
+        assert await here.deliveries.ask(replace(KEPT, target=target)) == HostAccepted(task_id=TASK_ID)
+
+
 REPLY = replace(
     OPEN, body=asks.encode_send_body(msgspec.structs.replace(BODY, in_reply_to=numbered(9), ttl=None)), queue=True
 )
