@@ -43,7 +43,7 @@ from synapse.core.events import Recorded
 from synapse.core.extension import from_text
 from synapse.core.json_text import decode_object, encode, object_in, objects_in
 from synapse.core.registry import Channel
-from synapse.core.requests import CommandResult, HostCommand, SendMessage
+from synapse.core.requests import CancelTask, ChangeTask, CommandResult, DeleteTask, HostCommand, SendMessage
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
@@ -364,6 +364,8 @@ class RemoteHosts:
         keeps = isinstance(request, SendMessage) and request.metadata.get(QUEUE) is True
         if not keeps:
             self._agents.require_present(split_machine(agent.name)[1])
+        # The tasks of an agent that does not run can be canceled, changed and deleted.
+        keeps = keeps or isinstance(request, CancelTask | ChangeTask | DeleteTask)
         try:
             return await self._command(agent, request, caller, keeps=keeps)
         except MachineAway as error:

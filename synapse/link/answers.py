@@ -490,7 +490,11 @@ class Answers:
         request = behalf.request
         if isinstance(request, SendMessage) and not self._ships_log:
             request = replace(request, metadata={**request.metadata, GATEWAY_MACHINE: machine})
-        entry = await self._finder.of_inbox(ask.inbox) if ask.inbox else await self._finder.running_exactly(ask.target)
+        inbox = ask.inbox
+        if isinstance(request, CancelTask | ChangeTask | DeleteTask):
+            # Its agent may have stopped, and by now another one may have the name or id that the gateway knows.
+            inbox = (await self._store.load(TaskId(request.task_id))).inbox
+        entry = await self._finder.of_inbox(inbox) if inbox else await self._finder.running_exactly(ask.target)
         if entry is not None:
             result = await self._hosts.command(entry, request, caller)
         else:

@@ -348,6 +348,19 @@ def test_a_key_for_a_name_that_no_agent_has_reaches_none_of_that_profile(pair: P
     assert "No agent found" in back.get("error", {}).get("message", ""), back
 
 
+def test_the_tasks_of_an_agent_that_has_stopped_are_canceled_on_its_machine(pair: Pair) -> None:
+    key = pair.hub.new_key("cleaner")
+    with ExitStack() as stack:
+        _run(stack, pair.world["box2"], "scripted", str(CONFORMANCE), "--name", "zoe")
+        until(lambda: "zoe@box2" in pair.hub.names(key), "the agent")
+        asked = pair.hub.send("zoe@box2", "tck-input-required-zoe", key=key)["result"]["task"]
+    until(lambda: "zoe@box2" not in pair.hub.names(key), "its end")
+
+    canceled = pair.hub.rpc("zoe@box2", "CancelTask", {"id": asked["id"]}, key=key)
+
+    assert canceled.get("result", {}).get("status", {}).get("state") == "TASK_STATE_CANCELED", canceled
+
+
 async def test_a_terminal_on_another_machine_is_shown_where_that_machine_allows_it(pair: Pair) -> None:
     key = pair.hub.new_key("page", "--actions", "all")
     box2 = pair.world["box2"]

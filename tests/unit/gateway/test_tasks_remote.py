@@ -35,7 +35,9 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.override import override
 from synapse.core.requests import (
     CancelTask,
+    ChangeTask,
     CommandResult,
+    DeleteTask,
     GetTask,
     GetTimeline,
     HostCommand,
@@ -45,7 +47,7 @@ from synapse.core.requests import (
 )
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.gateway.directory import GatewayDirectory
-from synapse.gateway.remote import RemoteAgents
+from synapse.gateway.remote import RemoteAgents, RemoteHosts
 from synapse.gateway.tasks import GatewayFleet, GatewayTasks
 from synapse.link.asking import MachineSilent
 from synapse.net.hosts import UnixHostClient
@@ -143,6 +145,7 @@ class World:
     agents: FakeLinkAgents
     proxies: FakeProxies
     store: LeasedFleetStore
+    client: UnixHostClient
 
     async def leave(self) -> None:
         """Take box2 away."""
@@ -169,7 +172,7 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         stopped=FakeStopped(store),  # type: ignore[arg-type]  # only tasks of this machine reach it
         fleet=GatewayFleet(agents, store, clock, ids.pop),
     )
-    yield World(tasks, agents, proxies, store)
+    yield World(tasks, agents, proxies, store, client)
     await store.close()
 
 
@@ -243,6 +246,33 @@ async def test_a_name_that_means_no_agent_tells_nothing_of_others(world: World, 
         await world.tasks.of("ghost@box2", queue=True).send(say("m-1"), LAPTOP)
 
     assert "secret" not in str(raised.value) + raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [CancelTask(numbered(1), exact=True), ChangeTask(task_id=numbered(1)), DeleteTask(task_id=numbered(1))],
+    ids=["cancel", "change", "delete"],
+)
+async def test_a_task_of_an_agent_that_has_stopped_is_changed_on_its_machine(
+    world: World, request_: CancelTask | ChangeTask | DeleteTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.gateway.tasks.REPLICA_SECONDS", 0.0)
+    world.proxies.result = CommandResult(task_id=numbered(1), version=1, state="submitted")
+    await world.tasks.of(AGENT).send(say("m-1"), LAPTOP)
+    world.agents.recalled = TaskNotFound(numbered(1))
+    world.agents.is_running = False
+    await world.agents.read()
+    world.agents.hosts = RemoteHosts(world.agents, world.client)  # no proxy is known from before
+
+    match request_:
+        case CancelTask():
+            await world.tasks.cancel(request_, LAPTOP)
+        case ChangeTask():
+            await world.tasks.change(request_, LAPTOP)
+        case DeleteTask():
+            await world.tasks.delete(request_, LAPTOP)
+
+    assert world.proxies.commands[-1] == request_
 
 
 async def kept(world: World) -> Task:

@@ -343,6 +343,32 @@ async def test_a_gateways_command_reaches_no_agent_by_its_profile(tmp_path: Path
         assert "running agents" not in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("entries", "target"),
+    [((), "codex"), ((), "synapse-codex-8120"), ((ADA,), "ada")],
+    ids=["by name", "by id", "another agent is meant now"],
+)
+async def test_a_gateway_cancels_a_task_of_an_agent_that_has_stopped(
+    tmp_path: Path, entries: tuple[AgentEntry, ...], target: str
+) -> None:
+    async with world(tmp_path, entries=entries) as here:
+        body = commands.encode_command(CancelTask(here.local.id, exact=True), Caller(scope=LOCAL))
+
+        await here.ask(asks.RunCommand(body=body, target=target), machine="gate", is_command=True)
+
+        assert (await here.store.load(here.local.id)).state is TaskState.CANCELED
+        assert here.hosts.commands == []
+
+
+async def test_a_task_is_canceled_by_the_agent_of_its_inbox_on_whatever_port_that_runs_now(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        body = commands.encode_command(CancelTask(here.local.id, exact=True), Caller(scope=LOCAL))
+
+        await here.ask(asks.RunCommand(body=body, target="synapse-codex-8100"), machine="gate", is_command=True)
+
+        assert [request for request, _ in here.hosts.commands] == [CancelTask(here.local.id, exact=True)]
+
+
 async def test_a_gateway_cannot_withdraw_messages(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         body = commands.encode_command(VoidMessage(message_id="m", opens=here.local.id), Caller(scope="key:1"))
