@@ -417,7 +417,8 @@ class GatewayTasks:
             return await self._store.load(task_id)
         ships_log = self._fleet.agents.ships_log(agent.machine)
         if not ships_log and not agent.is_away:
-            with suppress(TaskNotFound, LinkDown, MachineAway, OutcomeUnknown):
+            # The command is done, whatever becomes of this read: a caller that is told an error does it twice.
+            with suppress(SynapseError):
                 return await self._tasks_on(agent.machine, self._fleet).load(task_id, caller)
         seconds = REPLICA_SECONDS if ships_log and not agent.is_away else 0.0
         task = await self._fleet.store.wait_for(task_id, result.version, seconds)

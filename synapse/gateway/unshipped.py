@@ -69,11 +69,11 @@ class UnshippedTasks:
         return task
 
     async def settled(self, task_id: TaskId, caller: Caller) -> Update:
-        """Returns the last update of the task once it has ended or needs input.
+        """Returns the last update of a task that was accepted, once it has ended or needs input.
 
         Raises TaskNotFound, or AgentExited when its agent is gone and does not come back.
         """
-        async with aclosing(self._batches(task_id, caller)) as batches:
+        async with aclosing(self._batches(task_id, caller, is_accepted=True)) as batches:
             async for updates, is_more in batches:
                 last = updates[-1]
                 if not is_more and is_settled(last.task.state):
@@ -86,8 +86,8 @@ class UnshippedTasks:
         yield (await self.settled(task_id, caller))._replace(event=None)
 
     async def until_settled(self, task_id: TaskId, caller: Caller, version: int) -> AsyncGenerator[Update, None]:
-        """Yields the task as of `version`, then each update until it has settled. Raises as `settled`."""
-        async with aclosing(self._batches(task_id, caller)) as batches:
+        """Yields an accepted task as of `version`, then each update until it has settled. Raises as `settled`."""
+        async with aclosing(self._batches(task_id, caller, is_accepted=True)) as batches:
             async for updates, _ in batches:
                 for update in updates:
                     if update.task.version < version:
@@ -129,18 +129,25 @@ class UnshippedTasks:
             after = found[-1].seq if found else after
         return found[:limit]
 
-    async def _batches(self, task_id: TaskId, caller: Caller) -> AsyncGenerator[tuple[list[Update], bool], None]:
-        """Yields the updates of the task from its start, as they come, and whether further ones exist by now."""
+    async def _batches(
+        self, task_id: TaskId, caller: Caller, *, is_accepted: bool = False
+    ) -> AsyncGenerator[tuple[list[Update], bool], None]:
+        """Yields the updates of the task from its start, as they come, and whether further ones exist by now.
+
+        With `is_accepted`, the machine has just said that it has the task: a loss is no answer to its sender.
+        """
         task: Task | None = None
         seen = misses = 0
         while True:
             updates: list[Update] = []
-            events, is_more = await self._next(task_id, caller, seen, is_known=task is not None)
+            events, is_more = await self._next(task_id, caller, seen, is_known=is_accepted or task is not None)
             for recorded in events:
                 event = self._shown(recorded.event)
                 task, seen = rebuild(task, (event,)), recorded.seq
                 updates.append(Update(seen, event, task))
             if task is None:
+                if is_accepted:
+                    continue
                 raise TaskNotFound(task_id)
             if updates:
                 yield updates, is_more

@@ -15,6 +15,7 @@ from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import GATEWAY_SCOPE, Caller
 from synapse.core.errors import (
     AgentExited,
+    AgentFailed,
     AgentNotFound,
     AgentNotResponding,
     AmbiguousTarget,
@@ -41,6 +42,7 @@ from synapse.core.requests import (
     GetTask,
     GetTimeline,
     HostCommand,
+    SendAndFollow,
     SendAndWait,
     SendMessage,
     SubscribeTask,
@@ -120,9 +122,12 @@ class FakeLinkAgents(RemoteAgents):
                 raise self.recalled
             return {"message": {}, "task": self.recalled}
         assert path == "/fleet/proxies"
+        return self._open_proxy(keeps=json.loads(body)["queue"])
+
+    def _open_proxy(self, *, keeps: bool) -> dict[str, Any]:
         if isinstance(self.found, SynapseError):
             raise self.found
-        if not self.is_running and not json.loads(body)["queue"]:
+        if not self.is_running and not keeps:
             raise AgentNotFound(AGENT)
         return {"agent": {**self.found.shown(), "socket": CODEX.socket}}
 
@@ -471,6 +476,30 @@ async def test_a_wait_for_an_agent_that_is_gone_ends_on_a_machine_that_ships_no_
 
     with pytest.raises(AgentExited):
         await pending.settled()
+
+
+FAILED_READS = (*LOSSES, RateLimited("too many", seconds=0), AgentFailed("it cannot be understood"))
+
+
+@pytest.mark.parametrize("failure", FAILED_READS, ids=lambda one: type(one).__name__)
+async def test_a_message_is_accepted_although_its_task_cannot_be_read(quiet: World, failure: SynapseError) -> None:
+    quiet.agents.answers = [failure]
+
+    task = await quiet.tasks.of(AGENT).send(say("m-1"), LAPTOP)
+
+    assert (task.id, task.state) == (numbered(1), TaskState.SUBMITTED)
+
+
+@pytest.mark.parametrize("failure", FAILED_READS[:-1], ids=lambda one: type(one).__name__)
+async def test_a_wait_for_an_accepted_message_survives_its_first_losses(quiet: World, failure: SynapseError) -> None:
+    quiet.agents.answers = [failure, failure, ANSWERS]
+    pending = await quiet.tasks.of(AGENT).send_and_wait(SendAndWait(say("m-1")), LAPTOP)
+    waited = await pending.settled()
+    quiet.agents.answers = [failure, failure]
+    stream = await quiet.tasks.of(AGENT).send_and_follow(SendAndFollow(say("m-1")), LAPTOP)
+
+    assert waited.state is TaskState.COMPLETED
+    assert [update.task.state async for update in stream][-1] is TaskState.COMPLETED
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda one: type(one).__name__)
