@@ -63,6 +63,8 @@ AWAY_SECONDS: Final = 600.0
 """How long the agents of a machine that has gone away are still listed."""
 START_SECONDS: Final = 2.0
 LINK_SECONDS: Final = 10.0
+METRICS_SECONDS: Final = 2.0
+"""How long metrics wait for those of the link: Prometheus gives up the whole page after 10 seconds."""
 QUEUE: Final = "queue"
 """In the metadata of a message to an agent on another machine: the link keeps it while the machine is away."""
 KEEP_HINT: Final = (
@@ -277,7 +279,7 @@ class RemoteAgents:
         running = await asyncio.to_thread(links(self._home).entries)
         try:
             if running:
-                answer = await self._client.ask(running[0].socket, "GET", "/fleet/metrics", seconds=LINK_SECONDS)
+                answer = await self._client.ask(running[0].socket, "GET", "/fleet/metrics", seconds=METRICS_SECONDS)
                 return answer.body if answer.status < 400 else _LINK_SILENT
         except NoAnswer as silence:
             log.debug("link_metrics_not_read", extra={"error": str(silence)})

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from socket import AF_UNIX, socket
 
 import pytest
 
+from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, StoreFailed
 from synapse.core.usage import UsageTotal
 from synapse.gateway.metrics import Metrics, MetricsCollector
+from synapse.gateway.remote import RemoteAgents
+from synapse.net.hosts import UnixHostClient
+from synapse.registry.files import links
+from tests.fakes.clock import FakeClock
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOB_NAME, LAPTOP, World, world
+from tests.fakes.listed_agents import ListedAgents
 from tests.fakes.stores import settle
 
 
@@ -69,3 +79,21 @@ async def test_the_metrics_of_the_link_come_with_those_of_the_gateway() -> None:
         snapshot = await MetricsCollector(here.directory, here.store, dict, read_link).collect(LAPTOP)
 
     assert Metrics().text(snapshot).endswith(b"synapse_link_connected 1\n")
+
+
+async def test_a_link_that_does_not_answer_reads_as_down_before_its_reader_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.gateway.remote.METRICS_SECONDS", 0.01)
+    with socket(AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "link.sock"))
+        silent.listen()
+        link = AgentEntry("synapse-link", "link", socket=str(tmp_path / "link.sock"), pid=os.getpid())
+        links(tmp_path).write(link)
+        hosts = UnixHostClient(ListedAgents(), FakeClock())
+        remote = RemoteAgents(tmp_path, "gate", hosts, FakeClock())
+
+        async with asyncio.timeout(5):
+            told = await remote.link_metrics()
+
+    assert b"synapse_link_connected 0" in told
