@@ -392,6 +392,11 @@ class RemoteAgentTasks:
 
     async def _keep(self, command: SendMessage, caller: Caller) -> CommandResult:
         """Keeps the message of a gateway's caller in the outbox, as one of this machine that names the caller."""
+        if command.push is not None:
+            raise PushNotSupported(
+                "a message that is kept takes no webhook; set one when its machine is back",
+                hint="send the message again without the webhook",
+            )
         sender = Sender(sender_id=KEY + (caller.name or caller.scope).replace(":", "."))
         metadata = {**command.metadata, GATEWAY_SCOPE: caller.scope}
         sending = await self._prepared(replace(command, metadata=metadata), sender, verified=True, queue=True)

@@ -445,6 +445,17 @@ async def test_a_gateways_message_is_kept_once_for_a_machine_that_is_away(tmp_pa
         assert (body.sender, body.metadata) == ("key.ci", {GATEWAY_SCOPE: "key:ci"})
 
 
+async def test_a_message_with_a_webhook_is_not_kept_and_its_sender_is_told_what_to_do(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await here.leave()
+        hooked = say(message_id="m-1", metadata={"queue": True}, push=PushConfig(url="https://example.org/hook"))
+
+        with pytest.raises(PushNotSupported, match="set one when its machine is back"):
+            await here.tasks.on_behalf_of(OnBehalfOf(GATEWAY_CALLER, hooked), PERSON)
+
+        assert await here.database.read_outbox() == []
+
+
 async def test_a_message_is_sent_once_under_its_id_and_no_other_message_under_it(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         task = await here.tasks.send(say("hello", message_id="m-1"), PERSON)
