@@ -462,8 +462,8 @@ def refusal(error: "SynapseError") -> ToolResult:
     """Returns the result for an error of Synapse, with a next step that a model can take."""
     # What a hint has in brackets is a command for a person's shell, and some hints are nothing else.
     told = error.hint.partition("  (")[0]
-    if error.code == "connection_forbidden":
-        told = ""  # it recommends these tools to a shell
+    if error.code in ("connection_forbidden", "machine_away"):
+        told = ""  # it recommends these tools to a shell, or a header to a client of HTTP
     hints = ("" if "synapse " in told else told, _HINTS.get(error.code, ""))
     return ToolResult("\n".join([str(error), *(hint for hint in hints if hint)]), is_error=True)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from synapse.core.address import PERSON, SYSTEM
-from synapse.core.errors import NotFound, QuestionGone, SynapseError, UnsupportedOperation, describe
+from synapse.core.errors import MachineAway, NotFound, QuestionGone, SynapseError, UnsupportedOperation, describe
 from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.message import FilePart, Json, Role, media_type_of
 from synapse.core.overview import (
@@ -155,6 +155,8 @@ def encode_overview_update(update: OverviewUpdate, *, agent_name: AgentName) -> 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`; `answered_by` says who was first, if that is why."""
+    if isinstance(error, MachineAway):
+        error = MachineAway(error.machine, error.since)  # a person types a command, and no header
     fields: Wire = {**describe(error)}
     if isinstance(error, QuestionGone):
         fields["answered_by"] = error.answered_by

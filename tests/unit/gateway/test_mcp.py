@@ -16,6 +16,7 @@ from synapse.core.errors import (
     AgentExited,
     CredentialsRefused,
     InvalidRequest,
+    MachineAway,
     MethodNotAllowed,
     QueueFull,
     RateLimited,
@@ -29,7 +30,9 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.dialects.dialect import EventAnswer, LateAnswer, ServiceRoute, WireAnswer, WireRequest
 from synapse.gateway.mcp import encode_error, mcp_dialect, shown
+from synapse.gateway.remote import KEEP_HINT
 from synapse.gateway.service import StreamLimit
+from synapse.mcp.tools import refusal
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, PHONE, World, everything, questions, world
 from tests.unit.dialects.synapse.samples import a_task
@@ -620,3 +623,9 @@ def test_a_request_that_is_not_read_is_refused_in_the_form_of_the_protocol(
     wire = json.loads(answer.body)
     assert (wire["jsonrpc"], wire["id"], wire["error"]["code"]) == ("2.0", None, code)
     assert (wire["error"]["message"], wire["error"]["data"]["code"]) == (str(error), error.code)
+
+
+def test_a_tool_is_told_no_header_that_it_cannot_send() -> None:
+    away = MachineAway("box2", "noon", hint=KEEP_HINT)
+
+    assert "Synapse-Queue" not in "".join(refusal(away).blocks)

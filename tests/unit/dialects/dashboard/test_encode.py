@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from synapse.core.address import PERSON, SYSTEM
-from synapse.core.errors import NotFound, QuestionGone, RateLimited, SynapseError, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import (
+    MachineAway,
+    NotFound,
+    QuestionGone,
+    RateLimited,
+    SynapseError,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -350,3 +358,12 @@ def test_hostile_texts_stay_texts_in_valid_json() -> None:
 
     assert told["task"]["text"].startswith("<img src=x onerror=alert(1)>\u202e\u200b\x1b[2J")
     assert json.loads(encode.encode_task(task, agent_name=agent_name))["task"]["id"] == TASK_ID
+
+
+def test_a_person_is_told_a_command_that_keeps_a_message_and_no_header() -> None:
+    away = MachineAway("box2", "noon", hint="send it again with the header `Synapse-Queue: true`")
+
+    told = json.loads(encode.encode_error(away).body)["error"]
+
+    assert "synapse send --queue" in told["hint"]
+    assert (told["message"], "header" in told["hint"]) == ("the machine box2 is away (since noon)", False)
