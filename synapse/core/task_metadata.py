@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
+from synapse.core.caller import GATEWAY_MACHINE, GATEWAY_SCOPE
 from synapse.core.events import MetadataChanged
 from synapse.core.message import A_PERSON, Json, Sender
 from synapse.core.question import Question, question_fields, question_from
@@ -90,6 +91,7 @@ _DROPPED_KEYS: Final = frozenset(
     }
 )
 """Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
+_FLEET_KEYS: Final = frozenset({GATEWAY_SCOPE, GATEWAY_MACHINE})
 
 
 class ReplyFields(TypedDict, total=False):
@@ -141,6 +143,13 @@ _TRUE_KEYS: Final[tuple[Literal["asks_person", "waiter_left", "waiter_released"]
     _WAITER_RELEASED,
 )
 """The keys that are fields of the same name, and true if they are there."""
+
+
+def shown_metadata(metadata: Json) -> Json:
+    """Returns a task's metadata as clients see it: without the keys that links and gateways write for each other."""
+    if _FLEET_KEYS.isdisjoint(metadata):
+        return metadata
+    return {key: value for key, value in metadata.items() if key not in _FLEET_KEYS}
 
 
 def reply_fields(metadata: Json) -> ReplyFields:  # noqa: C901 - a case for each kind of key

@@ -24,6 +24,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, TextPart
 from synapse.core.task import Receipt, Task, TaskState
+from synapse.core.task_metadata import shown_metadata
 from synapse.dialects.dialect import entry_for
 from synapse.dialects.proto_json import instant
 
@@ -157,7 +158,7 @@ def event_fields(event: TaskEvent, encode_file: EncodeFile = whole_file) -> tupl
 
 
 def _task_metadata(task: Task) -> Wire:
-    wire: Wire = {**task.metadata, "priority": task.priority}
+    wire: Wire = {**shown_metadata(task.metadata), "priority": task.priority}
     if task.receipts:
         wire["receipt"] = task.receipts[-1].step.value
         wire["receipts"] = [receipt_object(receipt) for receipt in task.receipts]

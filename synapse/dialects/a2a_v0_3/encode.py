@@ -18,6 +18,7 @@ from synapse.core.extension import Extensions
 from synapse.core.message import Artifact, DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.requests import CAPABILITIES
 from synapse.core.task import Task, TaskState
+from synapse.core.task_metadata import shown_metadata
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -80,8 +81,8 @@ class TaskEncoder:
         history = history[-history_length:] if history_length else history
         if history:
             wire["history"] = [self.message_object(message, task) for message in history]
-        if task.metadata:
-            wire["metadata"] = task.metadata
+        if metadata := shown_metadata(task.metadata):
+            wire["metadata"] = metadata
         return wire
 
     def status_object(self, task: Task) -> Wire:

@@ -17,6 +17,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Ro
 from synapse.core.requests import CAPABILITIES
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
+from synapse.core.task_metadata import shown_metadata
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -119,8 +120,8 @@ def task_object(task: Task, history_length: int | None = None, *, artifacts: boo
         history = history[-history_length:] if history_length else ()
     if history:
         wire["history"] = [message_object(message, task) for message in history]
-    if task.metadata:
-        wire["metadata"] = encode_metadata(task.metadata)
+    if metadata := shown_metadata(task.metadata):
+        wire["metadata"] = encode_metadata(metadata)
     return wire
 
 

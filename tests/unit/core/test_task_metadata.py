@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from synapse.core.caller import GATEWAY_MACHINE, GATEWAY_SCOPE
 from synapse.core.lifecycle import apply, replay
 from synapse.core.message import A_PERSON, Sender
 from synapse.core.question import Question, QuestionKind, question_fields
@@ -19,6 +20,7 @@ from synapse.core.task_metadata import (
     reply_noted,
     sender_name_in,
     sent_by,
+    shown_metadata,
     unverified,
     waiter_noted,
 )
@@ -35,6 +37,12 @@ CLAUDE = Sender(
 
 def task_with(metadata: dict[str, Any]) -> Task:
     return replay([opened(metadata=metadata)])
+
+
+def test_clients_see_no_key_that_links_and_gateways_write_for_each_other() -> None:
+    own = {"ttl": 60, "queue": "mine"}
+
+    assert shown_metadata({**own, GATEWAY_SCOPE: "key:ci", GATEWAY_MACHINE: "hub"}) == own
 
 
 def test_a_task_without_metadata_is_from_a_person_that_is_not_proven() -> None:

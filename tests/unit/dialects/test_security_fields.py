@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from synapse.core.caller import AuthMethods
+from synapse.core.caller import GATEWAY_MACHINE, GATEWAY_SCOPE, AuthMethods
 from synapse.core.errors import (
     AgentExited,
     CredentialsRefused,
@@ -21,16 +22,38 @@ from synapse.core.errors import (
     Unauthenticated,
     WaitTimedOut,
 )
+from synapse.core.task import Task
 from synapse.dialects.a2a_v0_3 import routes as former_errors
+from synapse.dialects.a2a_v0_3.encode import PROTO_JSON
 from synapse.dialects.a2a_v0_3.encode import security_fields as former_fields
+from synapse.dialects.a2a_v1 import encode as current_encode
 from synapse.dialects.a2a_v1 import routes as current_errors
 from synapse.dialects.a2a_v1.encode import security_fields
 from synapse.dialects.hub import encode as hub_errors
 from synapse.dialects.supervisor import routes as supervisor_errors
 from synapse.dialects.synapse import encode as own_errors
+from synapse.dialects.task_json import task_object
+from tests.samples.tasks import a_task
 
 ALL = AuthMethods(api_keys=True, jwt_issuer="https://i", jwt_scopes=("synapse:read",), custom="Our badge")
 DIALECTS = [own_errors, current_errors, former_errors, supervisor_errors, hub_errors]
+
+
+SHOWN = [
+    current_encode.task_object,
+    PROTO_JSON.task_object,
+    task_object,
+]
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=["1.0", "0.3", "own"])
+def test_a_task_does_not_tell_whose_it_is_at_another_gateway(shown: Callable[[Task], Any]) -> None:
+    task = a_task(metadata={"ttl": 60, GATEWAY_SCOPE: "key:ci", GATEWAY_MACHINE: "hub"})
+
+    told = shown(task)["metadata"]
+
+    assert told["ttl"] == 60
+    assert told.keys().isdisjoint({GATEWAY_SCOPE, GATEWAY_MACHINE})
 
 
 def test_a_1_0_card_names_the_schemes_as_the_oracle_does() -> None:
