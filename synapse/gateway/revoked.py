@@ -2,7 +2,7 @@
 
 A host knows the keys of its own machine only, and its machine may not read those of the gateways. So a gateway that
 learns of a revocation looks through the open tasks of the other machines, and deletes the webhooks of the key. It looks
-at a machine that is away when that is back.
+again for two days: at a machine that was away, and at tasks that its replica got later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synapse.gateway.tasks import GatewayFleet
 log = logging.getLogger(__name__)
 
 LOOK_BACK: Final = timedelta(days=2)
-"""How old a revocation may be that a gateway still carries out after its start."""
+"""How old a revocation may be that a gateway still carries out."""
 LOOK_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 30.0
 _PAGE: Final = 200
@@ -42,11 +42,11 @@ class RevokedWebhooks:
         self._revocations = Revocations(home)
         self._directory = directory
         self._fleet = fleet
-        self._done: set[str] = set()
         self._asked: dict[str, set[TaskId]] = {}
-        """The tasks whose machines were told of a revocation that is not done yet, by the id of the key."""
-        self._retry_at: dict[str, float] = {}
-        """When to look again at the tasks of machines that could not be asked, by the id of the key."""
+        """The open tasks whose machines were told of a revocation, by the id of the key."""
+        self._look_at: dict[str, float] = {}
+        """When to look again, by the id of the key: at machines that could not be asked, and at tasks that came since.
+        """
 
     async def run(self) -> None:
         """Looks for revocations every few seconds, until it is cancelled."""
@@ -58,7 +58,7 @@ class RevokedWebhooks:
             await pause(LOOK_SECONDS)
 
     async def check(self) -> None:
-        """Carries out revocations that are new, or that a machine could not be told of yet."""
+        """Carries out revocations at all tasks that it has not looked at for them."""
         since = self._fleet.clock.now() - LOOK_BACK
         try:
             known = await asyncio.to_thread(
@@ -69,43 +69,38 @@ class RevokedWebhooks:
             return
         now = self._fleet.clock.monotonic()
         current = {one.record_id for one in known if one.at >= since}
-        for key_id in self._asked.keys() - current:
-            del self._asked[key_id]
-        for key_id in current - self._done:
-            if self._retry_at.get(key_id, 0.0) <= now:
-                await self._carry_out(key_id, now)
+        for key_id in self._look_at.keys() - current:
+            del self._look_at[key_id]
+            self._asked.pop(key_id, None)
+        due = {key_id for key_id in current if self._look_at.get(key_id, 0.0) <= now}
+        if due:
+            await self._carry_out(due)
+            self._look_at.update(dict.fromkeys(due, now + RETRY_SECONDS))
 
-    async def _carry_out(self, key_id: str, now: float) -> None:
-        asked = self._asked.get(key_id, set[TaskId]())
-        told, is_complete = set[TaskId](), True
+    async def _carry_out(self, key_ids: set[str]) -> None:
+        told = {key_id: set[TaskId]() for key_id in key_ids}
         query = TaskQuery(states=_OPEN, limit=_PAGE)
         while True:
             page = await self._fleet.store.replica.list(query)
             for task in page.tasks:
-                if task.id in asked or await self._delete(key_id, task):
-                    told.add(task.id)
-                else:
-                    is_complete = False
+                new = {key_id for key_id in key_ids if task.id not in self._asked.get(key_id, ())}
+                is_told = not new or await self._delete(new, task)
+                for key_id in key_ids if is_told else key_ids - new:
+                    told[key_id].add(task.id)
             if not page.next_cursor:
                 break
             query = TaskQuery(states=_OPEN, limit=_PAGE, cursor=page.next_cursor)
-        if is_complete:
-            self._done.add(key_id)
-            self._retry_at.pop(key_id, None)
-            self._asked.pop(key_id, None)
-        else:
-            self._asked[key_id] = told
-            self._retry_at[key_id] = now + RETRY_SECONDS
+        self._asked.update(told)
 
-    async def _delete(self, key_id: str, task: Task) -> bool:
-        """Deletes the webhooks of a task that the key has set; returns False if its machine could not be asked."""
+    async def _delete(self, key_ids: set[str], task: Task) -> bool:
+        """Deletes the webhooks of a task that these keys have set; returns False if its machine could not be asked."""
         owner = self._directory.owner(task)
         if owner is None or owner.is_away:
             return False
         try:
             found = (await owner.command(ListPushConfigs(task_id=task.id), _DELETES)).result
             for config in found if isinstance(found, tuple) else ():
-                if config.set_by.partition("@")[0] == key_id:
+                if config.set_by.partition("@")[0] in key_ids:
                     await owner.command(DeletePushConfig(task_id=task.id, config_id=config.id), _DELETES)
                     log.info("webhook_of_revoked_key_deleted", extra={"machine": split_inbox(task.inbox)[1]})
         except NotFound:

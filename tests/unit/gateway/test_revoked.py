@@ -73,3 +73,29 @@ async def test_a_task_is_asked_once_though_the_agent_of_another_is_absent(tmp_pa
     assert [one.task_id for one in hosts.commands[2:] if isinstance(one, DeletePushConfig)] == [numbered(2)]
     await box2.store.close()
     await store.close()
+
+
+async def test_a_task_that_the_replica_gets_later_loses_its_webhook_too(tmp_path: Path) -> None:
+    clock, hosts = FakeClock(), FakeHosts()
+    store, box2 = await LeasedFleetStore.open(tmp_path), await ShippedMachine.open("box2", tmp_path)
+    fleet = GatewayFleet(cast("Any", None), store, clock, str)
+    webhooks = RevokedWebhooks(tmp_path, cast("GatewayDirectory", FakeDirectory(hosts)), fleet)
+    for key_id in ("k1", "k2"):
+        Revocations(tmp_path).add(key_id, clock)
+
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as file:
+        await box2.keep(opened(numbered(1), inbox="codex"))
+        take_all(file, box2.batches())
+        await webhooks.check()
+        clock.advance(RETRY_SECONDS + 1)
+        await box2.keep(opened(numbered(2), inbox="codex"))
+        take_all(file, box2.batches())
+    for _ in range(3):
+        await webhooks.check()
+        clock.advance(RETRY_SECONDS + 1)
+
+    assert [(type(one), getattr(one, "task_id", "")) for one in hosts.commands] == [
+        (kind, numbered(task)) for task in (1, 2) for kind in (ListPushConfigs, DeletePushConfig)
+    ]
+    await box2.store.close()
+    await store.close()
