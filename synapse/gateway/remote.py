@@ -249,8 +249,8 @@ class RemoteAgents:
         return known is None or known.ships_log
 
     def unshipped(self) -> tuple[str, ...]:
-        """Returns the machines that are present and ship no log."""
-        return tuple(one.name for one in self._machines.values() if one.present and not one.ships_log)
+        """Returns the machines that ship no log, also those that are away."""
+        return tuple(one.name for one in self._machines.values() if not one.ships_log)
 
     async def read_events(
         self, machine: str, task_id: str, caller: Caller, *, after: int, seconds: float

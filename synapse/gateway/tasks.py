@@ -468,13 +468,14 @@ class GatewayTasks:
         agent = self._agent
         here = self._directory.find(agent) if agent else None
         wanted = wanted.removeprefix(f"{agent}:") if agent else wanted
+        missing = TaskNotFound(wanted)
         try:
             task = require_visible(await self._read(TaskId(wanted), caller), caller, wanted)
-        except TaskNotFound:
-            task = None
+        except TaskNotFound as error:
+            task, missing.hint = None, error.hint
         if task is not None and self._is_ours(task, here, caller):
             return task
-        raise AgentNotFound(agent) if agent and here is None else TaskNotFound(wanted)
+        raise AgentNotFound(agent) if agent and here is None else missing
 
     async def _read(self, task_id: TaskId, caller: Caller) -> Task:
         """Returns a task from the store, from the outbox, or as a machine that ships no log has it now.
@@ -535,12 +536,26 @@ class GatewayTasks:
         if machine and not fleet.agents.ships_log(machine):
             return await self._tasks_on(machine, fleet).load(task_id, caller)
         machines = () if self._agent else fleet.agents.unshipped()
-        for read in await asyncio.gather(
-            *(self._tasks_on(one, fleet).load(task_id, caller) for one in machines), return_exceptions=True
-        ):
+        reads = await asyncio.gather(
+            *(self._ask_present(one, task_id, caller, fleet) for one in machines), return_exceptions=True
+        )
+        for read in reads:
             if isinstance(read, Task):
                 return read
-        raise TaskNotFound(task_id)
+        missing = TaskNotFound(task_id)
+        silent = [
+            machine
+            for machine, read in zip(machines, reads, strict=True)
+            if not isinstance(read, TaskNotFound) and _may_use_any(caller, machine)
+        ]
+        if silent:
+            missing.hint = f"it may be on {', '.join(silent)}, whose log stays there and which cannot be asked now"
+        raise missing
+
+    async def _ask_present(self, machine: str, task_id: TaskId, caller: Caller, fleet: GatewayFleet) -> Task:
+        """Asks a machine for a task, unless it is known to be away; raises as `_read`."""
+        fleet.agents.require_present(machine)
+        return await self._tasks_on(machine, fleet).load(task_id, caller)
 
     def _unshipped(self, task: Task) -> UnshippedTasks | None:
         """Returns the tasks of the task's machine if that has the task and ships no log."""
@@ -722,6 +737,11 @@ def _expected_task(
     )
     task = rebuild(None, (opened,))
     return _as_returned(task, result) if result.version else task
+
+
+def _may_use_any(caller: Caller, machine: str) -> bool:
+    """Decides whether a caller may use agents of a machine, and so learn of it."""
+    return caller.agents is None or any(split_machine(agent)[1] == machine for agent in caller.agents)
 
 
 def _push_config(done: CommandResult) -> PushConfig:

@@ -522,6 +522,31 @@ async def test_a_machine_that_cannot_be_asked_for_an_unknown_task_is_named(quiet
         await quiet.tasks.get(GetTask(numbered(1)), LAPTOP)
 
 
+@pytest.mark.parametrize("is_away", [True, False], ids=["away", "silent"])
+async def test_a_task_that_is_not_found_may_be_on_a_machine_that_cannot_be_asked(quiet: World, is_away: bool) -> None:
+    if is_away:
+        await quiet.leave()
+    quiet.agents.answers = [LOSSES[2], LOSSES[2]]
+    narrow = replace(LAPTOP, agents=frozenset({"ada"}))
+
+    with pytest.raises(TaskNotFound) as told:
+        await quiet.tasks.get(GetTask(numbered(1)), LAPTOP)
+    with pytest.raises(TaskNotFound) as told_less:
+        await quiet.tasks.get(GetTask(numbered(1)), narrow)
+
+    assert "it may be on box2" in told.value.hint
+    assert "box2" not in told_less.value.hint
+
+
+async def test_a_task_that_nobody_has_is_just_not_found(quiet: World) -> None:
+    quiet.agents.events = ()
+
+    with pytest.raises(TaskNotFound) as told:
+        await quiet.tasks.get(GetTask(numbered(1)), LAPTOP)
+
+    assert told.value.hint == ""
+
+
 async def test_a_task_that_its_machine_does_not_show_any_more_is_not_found(quiet: World) -> None:
     task = await quiet.tasks.of(AGENT).send(say("m-1"), LAPTOP)
     quiet.agents.events = ()
