@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from http.client import HTTPException, HTTPResponse
+from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
@@ -16,12 +20,15 @@ from a2a.types import a2a_pb2 as a2a
 
 from synapse.config.fleet import load_fleet, save_fleet
 from synapse.core.agent import AgentEntry, entry_from
+from synapse.core.events import ArtifactAdded
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.conformance.wire_client import Reply, WireClient
+from tests.fleet.careful_client import tasks_of
 from tests.fleet.waiting import until
 from tests.fleet.world import Machine, World, open_world
 from tests.integration.gateway.terminal_client import terminal_page
+from tests.integration.recovery.journal_file import all_events
 
 # The first test of each fixture starts two machines, a server and a gateway, which takes a busy machine a minute.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -216,6 +223,115 @@ def test_a_stream_begun_at_one_gateway_goes_on_at_the_other(pair: Pair) -> None:
     assert len(whole) > 2
     assert numbers(pair.box2, "bob@box2", whole[1]) == whole[2:]
     assert numbers(pair.hub, "bob@box2", whole[1]) == whole[2:]
+
+
+FIRST, SECOND = [str(number) for number in range(40)], [str(number) for number in range(40, 60)]
+COUNTING = f"""
+[[rule]]
+text = "count"
+steps = [
+    {{ artifact = "first", chunks = {json.dumps(FIRST)}, every = 0.05 }},
+    {{ question = "May I go on?" }},
+    {{ artifact = "second", chunks = {json.dumps(SECOND)}, every = 0.05 }},
+    {{ answer = "counted" }},
+]
+
+[default]
+steps = [{{ answer = "I have waited" }}]
+"""
+"""An agent whose task cannot end before a person has answered."""
+
+
+class Event(NamedTuple):
+    """One server-sent event of a task's stream."""
+
+    id: str
+    result: Any
+
+    @property
+    def chunk(self) -> str:
+        """The text that the event adds to an artifact; empty for other events."""
+        update = self.result.get("artifactUpdate")
+        return str(update["artifact"]["parts"][0]["text"]) if update else ""
+
+
+@contextmanager
+def _stream(gateway: Gateway, agent: str, task_id: str, key: str, after: str) -> Generator[Iterator[Event]]:
+    """Follows a task; the events end with the stream, and also when its gateway is killed."""
+    headers = {"A2A-Version": "1.0", "Authorization": f"Bearer {key}", "Last-Event-ID": after}
+    with closing(WireClient(gateway.entry.port).connection()) as connection:
+        connection.request("GET", f"/agents/{agent}/v1/tasks/{task_id}:subscribe", headers=headers)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        yield _events(response)
+
+
+def _events(response: HTTPResponse) -> Iterator[Event]:
+    fields: dict[str, str] = {}
+    with suppress(OSError, HTTPException):
+        while line := response.readline().decode():
+            if line != "\n":
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+            elif fields:
+                if "id" in fields:
+                    yield Event(fields["id"], json.loads(fields["data"]))
+                fields = {}
+
+
+def _wait_for_answer(gateway: Gateway, agent: str, cue: str, key: str) -> Any:
+    """Sends a message and waits as long as its task takes; returns the task."""
+    message = {"messageId": cue, "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    headers = {"A2A-Version": "1.0", "Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    with closing(WireClient(gateway.entry.port).connection()) as connection:
+        connection.sock.settimeout(RELAYED)
+        connection.request("POST", f"/agents/{agent}/v1/message:send", json.dumps({"message": message}), headers)
+        return json.loads(connection.getresponse().read())["task"]
+
+
+@pytest.mark.parametrize(("killed", "other"), [("hub", "box2"), ("box2", "hub")])
+def test_a_stream_of_a_running_task_goes_on_at_the_other_gateway_when_its_own_is_killed(
+    pair: Pair, killed: str, other: str
+) -> None:
+    box2, second = pair.world["box2"], {"hub": pair.hub, "box2": pair.box2}[other]
+    name = f"counts-{killed}"
+    agent, script = f"{name}@box2", box2.folder / f"{name}.toml"
+    script.write_text(COUNTING, encoding="utf-8")
+    with ExitStack() as stack:
+        _run(stack, box2, "scripted", str(script), "--name", name)
+        first = _gateway(stack, pair.world[killed])
+        key = first.new_key(name, "--actions", "all")
+        until(lambda: second.knows(f"{name}@{killed}"), "the other gateway to know the key")
+        until(lambda: all({name, agent} & set(one.names(key)) for one in (first, second)), "both to list the agent")
+        message = {"messageId": f"m-{name}", "role": "ROLE_USER", "parts": [{"text": "count"}]}
+        params = {"message": message, "configuration": {"returnImmediately": True}}
+        task_id = first.rpc(agent, "SendMessage", params, key=key)["result"]["task"]["id"]
+        # Queued behind the first one, so it is answered only after the kill.
+        waiting = stack.enter_context(ThreadPoolExecutor()).submit(_wait_for_answer, second, agent, f"w-{name}", key)
+        until(lambda: tasks_of(box2, f"w-{name}"), "the message of the call that waits")
+
+        with _stream(first, agent, task_id, key, "0") as events:
+            seen = [next(events)]
+            while seen[-1].chunk != FIRST[2]:
+                seen.append(next(events))
+            os.kill(first.entry.pid, signal.SIGKILL)
+            seen += events  # what the gateway had sent before
+        with _stream(second, agent, task_id, key, seen[-1].id) as events:
+            while seen[-1].chunk != FIRST[-1]:
+                seen.append(next(events))
+            asked = until(lambda: [one for one in box2.read("approvals") if one["task_id"] == task_id], "the question")
+            answer = {"question_id": asked[0]["question"]["id"], "verdict": "allow"}
+            answered = pair.box2.ask("POST", f"/dashboard/tasks/{task_id}/answer", answer, key=key)
+            assert answered.status == 200, answered.body
+            seen += events
+
+        log = [one for one in all_events(box2.home / "store.db") if one.event.task_id == task_id]
+        added = [str(one.seq) for one in log if isinstance(one.event, ArtifactAdded)]
+        assert [one.id for one in seen if one.chunk] == added
+        assert [one.chunk for one in seen if one.chunk] == [*FIRST, *SECOND, "counted"]
+        assert waiting.result()["artifacts"][0]["parts"][0]["text"] == "I have waited"
+        with _stream(second, agent, task_id, key, "0") as events:
+            assert seen == list(events)
 
 
 def test_a_key_revoked_at_one_gateway_is_refused_at_the_other(pair: Pair) -> None:
