@@ -8,7 +8,6 @@ import random
 import pytest
 
 from tests.fleet.chaos.campaign import ACCIDENTS, open_campaign
-from tests.fleet.network import can_make_namespaces
 
 pytestmark = pytest.mark.integration
 
@@ -24,4 +23,4 @@ def test_whatever_is_killed_or_cut_off_nothing_is_lost_twice_or_told_wrong() -> 
     assert verdict.complaints == [], f"CHAOS_SEED={seed}\n{campaign.report(verdict)}"
     assert verdict.accepted + campaign.unsent > MESSAGES * 0.95
     assert verdict.received > MESSAGES / 2
-    assert set(campaign.accidents) >= set(ACCIDENTS) - (set() if can_make_namespaces() else {"cut"})
+    assert set(campaign.accidents) >= set(ACCIDENTS)

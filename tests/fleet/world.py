@@ -1,6 +1,7 @@
 """A fleet for one test: machines with homes, hosts and links of their own, joined by a real server.
 
-With network namespaces each machine has an address of its own, and links can be cut; without, all share the loopback.
+With network namespaces each machine has an address of its own, and links can be cut; without, all share the loopback,
+and only a machine whose link goes through a proxy can be cut off.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
+from synapse.config.fleet import load_fleet, save_fleet
 from synapse.core.agent import AgentEntry
 from synapse.core.override import override
 from synapse.registry.files import is_running, links
 from tests.fleet.network import Network, can_make_namespaces, open_network
+from tests.fleet.tcp_proxy import TcpProxy, tcp_proxy
 from tests.fleet.waiting import until
 from tests.integration.chaos.house import House, RunningHost
 from tests.samples.ports import own_port
@@ -36,6 +40,8 @@ class Machine(House):
         super().__init__(folder)
         self.name = name
         self.network = network
+        self.line: TcpProxy | None = None
+        """What its link reaches the server through; None for the server's own address."""
 
     @override
     def command(self, *arguments: str) -> list[str]:
@@ -131,6 +137,30 @@ class Machine(House):
                 os.kill(entry.pid, how)
             until(lambda: not is_running(entry.pid, entry.pid_started), f"the end of the link of {self.name}")
 
+    def move_link(self, line: TcpProxy) -> None:
+        """Lets its link reach the fleet's server through a proxy from now on."""
+        config = load_fleet(self.home)
+        assert config is not None
+        scheme = config.servers[0].partition("://")[0]
+        save_fleet(self.home, replace(config, servers=(f"{scheme}://127.0.0.1:{line.port}",)))
+        self.line = line
+        self.stop_link()
+        self.start_link()
+
+    def cut_off(self) -> None:
+        """Lets nothing pass between this machine and the server; connections stay half open."""
+        if self.network is not None:
+            self.network.cut(self.name)
+        elif self.line is not None:
+            self.line.cut()
+
+    def mend(self) -> None:
+        """Ends what `cut_off` began."""
+        if self.network is not None:
+            self.network.mend(self.name)
+        elif self.line is not None:
+            self.line.mend()
+
     def stop_fleet(self) -> None:
         """Ends the link, and the server if this machine runs it."""
         if (self.home / "fleet").exists():
@@ -158,10 +188,11 @@ class Machine(House):
 class World:
     """All machines of a fleet; the first one, `hub`, runs the server."""
 
-    def __init__(self, machines: dict[str, Machine], network: Network | None, address: str) -> None:
+    def __init__(self, machines: dict[str, Machine], address: str, lines: dict[str, TcpProxy]) -> None:
         self.machines = machines
-        self.network = network
         self.address = address
+        self.lines = lines
+        """The proxies through which machines reach the server, by the machines' names."""
 
     def __getitem__(self, name: str) -> Machine:
         return self.machines[name]
@@ -180,6 +211,8 @@ class World:
             as_gateway = ("--gateway",) if machine.name in gateways else ()
             invitation = self.hub.read("fleet", "invite", machine.name, *as_gateway)["invitation"]
             machine.run("fleet", "join", invitation)
+            if machine.name in self.lines:
+                machine.move_link(self.lines[machine.name])
         self.wait_connected()
 
     def join(self, servers: str) -> None:
@@ -216,15 +249,22 @@ class World:
 
 
 @contextmanager
-def open_world(*names: str, namespaces: bool = True) -> Generator[World]:
-    """Makes the machines, with namespaces if this user may make them; ends all of their processes afterwards."""
+def open_world(*names: str, namespaces: bool = True, delay: float | None = None) -> Generator[World]:
+    """Makes the machines, with namespaces if this user may make them; ends all of their processes afterwards.
+
+    With `delay`, or where namespaces are asked for and cannot be made, each machine but the first reaches the server
+    through a proxy, which delays all by so many seconds each way.
+    """
     # Not below pytest's folder: the path of a Unix socket has 107 bytes at most.
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="syn-fleet-")))
         network = ending.enter_context(open_network(*names)) if namespaces and can_make_namespaces() else None
         machines = {name: Machine(name, folder / name, network) for name in names}
-        address = f"127.0.0.1:{own_port()}" if network is None else f"{network.address(names[0])}:{PORT}"
-        world = World(machines, network, address)
+        port = PORT if network is not None else own_port()
+        host = "127.0.0.1" if network is None else network.address(names[0])
+        behind_lines = names[1:] if network is None and (namespaces or delay is not None) else ()
+        lines = {name: ending.enter_context(tcp_proxy(port, delay=delay or 0.0)) for name in behind_lines}
+        world = World(machines, f"{host}:{port}", lines)
         try:
             yield world
         finally:

@@ -121,10 +121,9 @@ class FleetCampaign(Campaign):
                 os.kill(entry.pid, signal.SIGCONT)
 
     def _cut(self, machine: Machine, chance: random.Random, over: threading.Event) -> None:
-        if machine.network is not None:
-            machine.network.cut(machine.name)
-            over.wait(chance.uniform(0.2, 6.0))
-            machine.network.mend(machine.name)
+        machine.cut_off()
+        over.wait(chance.uniform(0.2, 6.0))
+        machine.mend()
 
     def _kill_host(self, machine: Machine, chance: random.Random, over: threading.Event) -> None:
         name, _, _ = chance.choice(AGENTS[machine.name])
