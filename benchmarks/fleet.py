@@ -1,7 +1,7 @@
 """Several machines on one computer: what a send over machines costs, how soon all goes on after a crash, how it grows.
 
-Real: two state folders with their own links, the server that `synapse fleet create` runs, hosts that play a script. All
-of it is on loopback, so a round trip of a real network comes on top.
+Real: two state folders with their own links, the server that `synapse fleet create` runs or three in a cluster, hosts
+that play a script. All of it is on loopback, so a round trip of a real network comes on top; in one row a proxy delays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
@@ -31,7 +31,7 @@ from benchmarks.rows import QUICK, TIMES, Effort, Figure, Row, within
 from benchmarks.windows import ROOT
 from synapse.attach.frames import Hello, Role, decode_to_viewer, encode
 from synapse.client.link import ask_link, find_remote, running_link
-from synapse.config.fleet import REPLICA_FILE, fleet_folder, load_fleet
+from synapse.config.fleet import REPLICA_FILE, FleetConfig, fleet_folder, load_fleet, save_fleet
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AccessDenied
@@ -42,10 +42,14 @@ from synapse.link.nats_bus import NatsBus, access_of
 from synapse.net.hosts import UnixHostClient, open_host_client
 from synapse.registry.files import FileRegistry
 from synapse.registry.local import open_local_registry
+from tests.fleet.cluster import Cluster, three_servers
+from tests.fleet.tcp_proxy import tcp_proxy
 
 TITLE = "Several machines"
 _MOST_ADDED_MS: Final = 10.0
 _MOST_ADDED_P99_MS: Final = 30.0
+_LINE_MS: Final = 50.0
+"""What the slow line takes there and back."""
 _MOST_SECONDS_DOWN: Final = 5.0
 _MOST_LINK_MB: Final = 40.0
 _MOST_IDLE_PERCENT: Final = 1.0
@@ -64,11 +68,12 @@ _PATIENCE_SECONDS: Final = 60.0
 def run(effort: Effort) -> list[Row]:
     with two_machines() as (hub, box2):
         rows = _sending(hub, box2, effort)
+        rows.append(_sending_far(hub, box2, effort))
         rows.append(_typing(hub, box2, effort))
         rows += _footprint(hub, effort)
         rows += _crashes(hub, box2, effort)
-        rows.append(_catch_up(hub, box2, effort))
-    return [*rows, *_simulated(effort)]
+        catch_up = _catch_up(hub, box2, effort)
+    return [*rows, _killed_leader(effort), catch_up, *_simulated(effort)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,19 @@ class Machine:
     @property
     def link_pid(self) -> int:
         return running_link(str(self.state)).pid
+
+    @property
+    def config(self) -> FleetConfig:
+        config = load_fleet(self.state)
+        if config is None:
+            raise RuntimeError("the machine is in no fleet")
+        return config
+
+    def restart_with(self, config: FleetConfig) -> None:
+        """Starts its link anew with another configuration."""
+        self.fleet("stop")
+        save_fleet(self.state, config)
+        self.fleet("start")
 
     def fleet(self, *words: str) -> str:
         """Runs `synapse fleet` there; returns what it prints."""
@@ -119,35 +137,83 @@ def two_machines() -> Generator[tuple[Machine, Machine]]:
                     machine.fleet("stop")
 
 
+@contextlib.contextmanager
+def two_machines_of(servers: str) -> Generator[tuple[Machine, Machine]]:
+    """Two machines that have joined a fleet on servers that others run. Their links end afterwards."""
+    with temporary_home() as one, temporary_home() as two:
+        machines = Machine("laptop", one), Machine("box2", two)
+        try:
+            for machine in machines:
+                machine.fleet("join", servers, "--as", machine.name)
+            yield machines
+        finally:
+            for machine in machines:
+                with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
+                    machine.fleet("stop")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sends:
+    """Seconds of sends to an agent here and to one on another machine, and of round trips between the machines."""
+
+    local: list[float]
+    remote: list[float]
+    trip: list[float]
+
+    @property
+    def limit(self) -> float:
+        return median(self.local) + median(self.trip)
+
+    def row(self, what: str) -> Row:
+        return Row(
+            what=what,
+            measured=Figure("", self.remote, "ms", 1000).shown,
+            beside=f"to an agent here {_ms(median(self.local))}, round trip {_ms(median(self.trip))}",
+            ratio=median(self.remote) / self.limit,
+            target=f"≤ here + round trip + {_MOST_ADDED_MS:g} ms",
+            reached=median(self.remote) - self.limit <= _MOST_ADDED_MS / 1000,
+        )
+
+
 def _sending(hub: Machine, box2: Machine, effort: Effort) -> list[Row]:
     """A message to an agent on the other machine, beside one to an agent here."""
-    with hub.home.scripted(ECHO_SCRIPT) as here, box2.home.scripted(ECHO_SCRIPT) as there:
-        proxy = _found(lambda: hub.proxy_of(there.name, "box2"))
-        contenders = {"remote": lambda: _seconds_of(proxy), "local": lambda: _seconds_of(here)}
-        interleave(5, contenders)
-        found = interleave(effort.messages * 3, contenders)
-        trip = asyncio.run(_round_trips(hub, effort.messages))
-    local, remote = found["local"], found["remote"]
-    limit = median(local) + median(trip)
-    slow, slow_limit = _p99(remote), _p99(local) + _p99(trip)
+    sends = _send_in_turns(hub, box2, effort.messages * 3)
+    slow, slow_limit = _p99(sends.remote), _p99(sends.local) + _p99(sends.trip)
     return [
+        sends.row("durable send to an agent on another machine: accepted"),
         Row(
-            what="durable send to an agent on another machine: accepted",
-            measured=Figure("", remote, "ms", 1000).shown,
-            beside=f"to an agent here {_ms(median(local))}, round trip {_ms(median(trip))}",
-            ratio=median(remote) / limit,
-            target=f"≤ here + round trip + {_MOST_ADDED_MS:g} ms",
-            reached=median(remote) - limit <= _MOST_ADDED_MS / 1000,
-        ),
-        Row(
-            what=f"the same, slowest of a hundred (of {len(remote)})",
+            what=f"the same, slowest of a hundred (of {len(sends.remote)})",
             measured=_ms(slow),
-            beside=f"to an agent here {_ms(_p99(local))}, round trip {_ms(_p99(trip))}",
+            beside=f"to an agent here {_ms(_p99(sends.local))}, round trip {_ms(_p99(sends.trip))}",
             ratio=slow / slow_limit,
             target=f"≤ here + round trip + {_MOST_ADDED_P99_MS:g} ms",
             reached=slow - slow_limit <= _MOST_ADDED_P99_MS / 1000,
         ),
     ]
+
+
+def _sending_far(hub: Machine, box2: Machine, effort: Effort) -> Row:
+    """The same, when the other machine is far from the server."""
+    near = box2.config
+    scheme, _, address = near.servers[0].partition("://")
+    with tcp_proxy(int(address.rpartition(":")[2]), delay=_LINE_MS / 2000) as line:
+        box2.restart_with(replace(near, servers=(f"{scheme}://127.0.0.1:{line.port}",)))
+        try:
+            return _send_in_turns(hub, box2, effort.messages).row(
+                f"durable send over a line of {_LINE_MS:g} ms: accepted"
+            )
+        finally:
+            box2.restart_with(near)
+
+
+def _send_in_turns(hub: Machine, box2: Machine, count: int) -> _Sends:
+    with hub.home.scripted(ECHO_SCRIPT) as here, box2.home.scripted(ECHO_SCRIPT) as there:
+        proxy = _found(lambda: hub.proxy_of(there.name, "box2"))
+        contenders = {"remote": lambda: _seconds_of(proxy), "local": lambda: _seconds_of(here)}
+        interleave(5, contenders)
+        found = interleave(count, contenders)
+        trips = zip(*(asyncio.run(_trips_to_server(one, min(count, 100))) for one in (hub, box2)), strict=True)
+    return _Sends(found["local"], found["remote"], [sum(trip) for trip in trips])
 
 
 def _seconds_of(host: Host) -> float:
@@ -156,19 +222,16 @@ def _seconds_of(host: Host) -> float:
     return time.perf_counter() - begun
 
 
-async def _round_trips(machine: Machine, count: int) -> list[float]:
-    """Twice the way to the server and back: as long as a request to another machine and its answer take."""
-    config = load_fleet(machine.state)
-    if config is None:
-        raise RuntimeError("the machine is in no fleet")
+async def _trips_to_server(machine: Machine, count: int) -> list[float]:
+    """Returns how long the way to the server and back takes. That of both machines is a request and its answer."""
     trips: list[float] = []
-    async with NatsBus(access_of(machine.state, config)) as bus:
+    async with NatsBus(access_of(machine.state, machine.config)) as bus:
         await bus.wait_connected(_PATIENCE_SECONDS)
         for _ in range(count):
             begun = time.perf_counter()
             with contextlib.suppress(NobodyThere):
-                await bus.request("synapse.v1.ask.nobody.hub", b"", _PATIENCE_SECONDS)
-            trips.append(2 * (time.perf_counter() - begun))
+                await bus.request(f"synapse.v1.ask.nobody.{machine.name}", b"", _PATIENCE_SECONDS)
+            trips.append(time.perf_counter() - begun)
     return trips
 
 
@@ -281,6 +344,41 @@ def _seconds_until_sent(pid: int, proxy: Host, start_again: Callable[[], object]
     start_again()
     wait_until(lambda: _is_accepted(proxy), "a message arrives", _PATIENCE_SECONDS)
     return time.perf_counter() - begun
+
+
+def _killed_leader(effort: Effort) -> Row:
+    """A cluster of three servers whose leader is killed while both machines are connected."""
+    with (
+        temporary_home() as place,
+        three_servers(place.folder) as cluster,
+        two_machines_of(cluster.url) as (laptop, box2),
+        box2.home.scripted(ECHO_SCRIPT) as there,
+    ):
+        proxy = _found(lambda: laptop.proxy_of(there.name, "box2"))
+        rounds = [_kill_leader(cluster, proxy) for _ in range(2 if effort is QUICK else 6)]
+    what = "the leader of three servers is killed → longest wait of a message, until the next one leads"
+    row = within(_MOST_SECONDS_DOWN, Figure(what, [max(longest for longest, _ in rounds)], "s"))
+    connected = sum(is_connected for _, is_connected in rounds)
+    return replace(row, beside=f"a machine was connected to it in {connected} of {len(rounds)} rounds")
+
+
+def _kill_leader(cluster: Cluster, proxy: Host) -> tuple[float, bool]:
+    """Kills the leader, and sends messages until there is another one.
+
+    Returns the longest time until a message arrived, and whether a machine was connected to the leader.
+    """
+    wait_until(lambda: bool(cluster.leader) and _is_accepted(proxy), "all is well", _PATIENCE_SECONDS)
+    killed = cluster.leader
+    is_connected = cluster.clients(killed) > 0
+    waits: list[float] = []
+    cluster.servers[killed].kill()
+    while not waits or cluster.leader in ("", killed):
+        begun = time.perf_counter()
+        wait_until(lambda: _is_accepted(proxy), "a message arrives", _PATIENCE_SECONDS)
+        waits.append(time.perf_counter() - begun)
+    cluster.servers[killed].start_again()
+    cluster.wait_formed()
+    return max(waits), is_connected
 
 
 def _is_accepted(proxy: Host) -> bool:
