@@ -9,6 +9,7 @@ A crash before the commit repeats the question to the host, which is harmless: t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,6 +66,12 @@ from synapse.fleet.wire import (
 
 MAIL_LATER: Final = 2.0
 """Seconds until a mail comes again that could not be handled yet."""
+MOST_IN_WORK: Final = 64 * 1024 * 1024
+LEAST_WEIGHT: Final = 128 * 1024
+"""A machine has so many bytes in work here at most, and each of its messages counts as LEAST_WEIGHT or more: 512 small
+ones, as many as the engine delivers at a time. What comes above that is asked for again later."""
+MOST_HANDLED: Final = 100_000
+"""How many messages of a machine are remembered above its floor, which its oldest open message holds back."""
 
 
 @dataclass(slots=True)
@@ -93,6 +100,8 @@ class Incoming:
         self._see = see
         self._handled: dict[str, dict[int, HandledRow]] = {}
         self._works: dict[tuple[str, int], _Work] = {}
+        self._weights = Counter[str]()
+        """How much of each machine is in work."""
         self._mails = 0
         for row in handled:
             if row.incarnation == context.peer(row.machine).incarnation:
@@ -166,9 +175,13 @@ class Incoming:
 
     def _work(self, event: Arrived, message: RelayedMessage) -> None:
         key = (event.machine, message.n)
+        if self._has_enough(event.machine, message):
+            self._answer(event, self._receipt(message, Outcome.LATER))
+            return
         busy = self._works.get(key)
         if busy is not None:
             if busy.message.message_id == message.message_id and busy.message.kind == message.kind:
+                self._weights[event.machine] += _weight(event)
                 busy.arrivals.append(event)
             else:
                 self._answer(event, self._receipt(message, Outcome.LATER))
@@ -176,11 +189,25 @@ class Incoming:
         if self._must_wait(event.machine, message):
             before = self._works.get((event.machine, message.prev))
             if before is not None:
+                self._weights[event.machine] += _weight(event)
                 before.held.append((event, message))
             else:
                 self._answer(event, self._receipt(message, Outcome.LATER))
             return
+        self._weights[event.machine] += _weight(event)
         self._begin(key, _Work(message, [event]))
+
+    def _has_enough(self, machine: str, message: RelayedMessage) -> bool:
+        """Decides whether a machine has so much here that no more is taken now: one must not exhaust another's link.
+
+        Nothing is forgotten for that, so no message can be taken twice.
+        """
+        if self._weights[machine] >= MOST_IN_WORK:
+            return True
+        handled = self._handled.get(machine, {})
+        if len(handled) >= MOST_HANDLED:
+            self._raise_floor(machine, message.floor)
+        return len(handled) >= MOST_HANDLED and message.n not in handled
 
     def _must_wait(self, machine: str, message: RelayedMessage) -> bool:
         """Decides whether an earlier message to the same target is still to come.
@@ -338,6 +365,8 @@ class Incoming:
     def _drop(self, key: tuple[str, int], work: _Work, receipt: Receipt) -> None:
         """Answers all copies that wait, then takes those that waited for this message."""
         del self._works[key]
+        for event in (*work.arrivals, *(event for event, _ in work.held)):
+            self._weights[key[0]] -= _weight(event)
         for event in work.arrivals:
             self._answer(event, receipt)
         for event, message in work.held:
@@ -390,11 +419,16 @@ class Incoming:
     # Questions
 
     def _find(self, event: Arrived, question: FindMessage) -> None:
+        if self._weights[event.machine] >= MOST_IN_WORK:
+            self._context.then(Answer(token=event.token, body=encode_relay(Problem(code=NOT_NOW))))
+            return
+        self._weights[event.machine] += _weight(event)
         call = FindTask(machine=event.machine, message_id=question.message_id)
-        token = self._context.token(partial(self._found, event.token, question.message_id))
+        token = self._context.token(partial(self._found, event, question.message_id))
         self._context.at_once(AskHost(token=token, call=call))
 
-    def _found(self, token: int, message_id: str, event: HostAnswered) -> None:
+    def _found(self, asked: Arrived, message_id: str, event: HostAnswered) -> None:
+        self._weights[asked.machine] -= _weight(asked)
         by = self._context.incarnation
         match event.outcome:
             case HostAccepted(task_id=task_id, end=end):
@@ -403,7 +437,11 @@ class Incoming:
                 body = Found(message_id=message_id, by=by)
             case _:
                 body = Problem(code=NOT_NOW)
-        self._context.then(Answer(token=token, body=encode_relay(body)))
+        self._context.then(Answer(token=asked.token, body=encode_relay(body)))
+
+
+def _weight(event: Arrived) -> int:
+    return max(len(event.body), LEAST_WEIGHT)
 
 
 def _error(error: SynapseError) -> bytes:

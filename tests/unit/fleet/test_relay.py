@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from synapse.fleet import incoming
+from synapse.fleet.incoming import LEAST_WEIGHT, MOST_IN_WORK
 from synapse.fleet.relay import Relay
 from synapse.fleet.relay_io import (
     DEFAULT_LIMITS,
@@ -743,6 +745,58 @@ def test_a_number_below_the_floor_is_refused_as_below() -> None:
     shell.receive(message(n=4))
 
     assert shell.answer().outcome is Outcome.BELOW
+
+
+def outcomes(shell: Shell) -> list[Outcome]:
+    """Returns the outcomes of the receipts that were given, and forgets them."""
+    found = [decode_relay(effect.body) for effect in shell.effects if isinstance(effect, Answer)]
+    shell.effects = [effect for effect in shell.effects if not isinstance(effect, Answer)]
+    return [one.outcome for one in found if isinstance(one, Receipt)]
+
+
+@pytest.mark.parametrize("size", [1, 1024 * 1024])
+@pytest.mark.parametrize("kind", ["others", "copies", "followers"])
+def test_a_machine_that_sends_on_and_on_is_asked_to_come_later_and_others_are_served(kind: str, size: int) -> None:
+    shell = connected()
+    taken = MOST_IN_WORK // max(size, LEAST_WEIGHT)
+    body = b"x" * size
+    for number in range(1, taken + 101):
+        n = 1 if kind == "copies" else number
+        prev = 1 if kind == "followers" and number > 1 else 0
+        shell.receive(message(n=n, prev=prev, body=body))
+
+    assert 100 <= len(outcomes(shell)) <= 110
+    shell.receive(message(), machine="box3")
+    calls = [effect for effect in shell.effects if isinstance(effect, AskHost)]
+    shell.effects.clear()
+    for call in calls:
+        shell.give(HostAnswered(token=call.token, outcome=HostAccepted(task_id="t")))
+    while follower := next((effect for effect in shell.effects if isinstance(effect, AskHost)), None):
+        shell.effects.remove(follower)
+        shell.give(HostAnswered(token=follower.token, outcome=HostAccepted(task_id="t")))
+    assert set(outcomes(shell)) == {Outcome.ACCEPTED}
+
+    shell.receive(message(n=10_000))
+    shell.host(HostAccepted(task_id="t"))
+    assert shell.answer().outcome is Outcome.ACCEPTED
+
+
+def test_a_machine_whose_floor_stays_behind_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "MOST_HANDLED", 3)
+    shell = connected()
+    for n in (1, 2, 3):
+        shell.receive(message(n=n))
+        shell.host(HostAccepted(task_id="t"))
+        assert shell.answer().outcome is Outcome.ACCEPTED
+
+    shell.receive(message(n=4))
+    assert shell.answer().outcome is Outcome.LATER
+    shell.receive(message(n=3))
+    assert shell.answer().outcome is Outcome.ACCEPTED, "what is remembered has its receipt"
+
+    shell.receive(message(n=4, floor=3))
+    shell.host(HostAccepted(task_id="t"))
+    assert shell.answer().outcome is Outcome.ACCEPTED
 
 
 def test_a_message_waits_until_its_predecessor_has_come() -> None:
