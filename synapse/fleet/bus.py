@@ -88,11 +88,14 @@ class Bus(Protocol):
         """Sends a message, or the answer to an arrival with `reply_to`. It may be lost, but not while unconnected."""
         ...
 
-    async def keep(self, subject: str, body: bytes, *, once: str, expected_last: int | None = None) -> int:
+    async def keep(
+        self, subject: str, body: bytes, *, once: str, expected_last: int | None = None, ttl: float | None = None
+    ) -> int:
         """Stores a message in its stream; returns its number there. `once` is its id: the engine drops a repeat.
 
         With `expected_last`, it is refused (NotLast) unless that is the number of the subject's last message (0: none).
-        Raises MailboxFull and NoStream too.
+        With `ttl`, the engine deletes it after so many seconds, a second at least, if it can. Raises MailboxFull and
+        NoStream too.
         """
         ...
 

@@ -406,6 +406,8 @@ class Outgoing:
                 machine=row.to,
                 body=encode_relay(self._message(row)),
                 once=self._once(sending),
+                # A cancel and an end hold for ever, and no engine needs to know this machine's clock.
+                ttl=row.expires_at - context.now if row.kind == MessageKind.SEND else None,
             )
         )
 

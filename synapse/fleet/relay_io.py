@@ -467,6 +467,8 @@ class KeepMail:
     machine: str
     body: bytes
     once: str
+    ttl: float | None = None
+    """After how many seconds the mail goes away; None: when the engine's own time is over."""
 
 
 @frozen

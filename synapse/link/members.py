@@ -165,6 +165,7 @@ def permissions(machine: FleetMember, api: str = names.ENGINE_API) -> dict[str, 
         publish += [f"$KV.{bucket}.*" for bucket in (names.PRESENCE, names.INCARNATIONS)]
         publish += [f"$KV.{names.KEYS}.*.*", *_reads_of(names.KEYS, api)]
         publish.append(f"{api}.STREAM.PURGE.{names.MAIL_STREAM}")
+        publish.append(f"{api}.STREAM.UPDATE.{names.MAIL_STREAM}")
         hear.append(names.enrol_subject("*"))
     return {"publish": {"allow": publish}, "subscribe": {"allow": hear}}
 
@@ -198,6 +199,7 @@ ENGINE_SUBJECTS: Final = (
             "STREAM.INFO.*",
             "STREAM.CREATE.*",
             "STREAM.PURGE.*",
+            "STREAM.UPDATE.*",
             "INFO",
         )
     ),

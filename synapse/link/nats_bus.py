@@ -73,10 +73,11 @@ LONGEST_WAIT: Final = 2.0
 _DAY: Final = 86_400 * SECOND
 _ONCE: Final = "Nats-Msg-Id"
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+_TTL: Final = "Nats-TTL"
 _ID: Final = re.compile(r"[\w.-]+")
 _OPERATION: Final = "KV-Operation"
 _DELETED: Final = {**MARK, _OPERATION: "DEL"}
-_MARKER: Final = frozenset({"Nats-Marker-Reason", "Nats-TTL"})
+_MARKER: Final = frozenset({"Nats-Marker-Reason", _TTL})
 """The headers with which the server itself marks an entry that has expired."""
 _FULL: Final = {
     10077: f"{MAILS_PER_PAIR} messages wait there already, and no more are kept",
@@ -90,6 +91,7 @@ _NOT_LAST: Final = frozenset({10071, 10164})
 _NO_JETSTREAM: Final = frozenset({10039, 10076, 10035})
 _NOTHING_FOUND: Final = 10037
 _STREAM_MISSING: Final = 10059
+_NO_TTL: Final = 10166
 
 
 def access_of(home: Path, config: FleetConfig) -> Access:
@@ -199,10 +201,19 @@ class NatsBus:
 
     # Streams
 
-    async def keep(self, subject: str, body: bytes, *, once: str, expected_last: int | None = None) -> int:
+    async def keep(
+        self, subject: str, body: bytes, *, once: str, expected_last: int | None = None, ttl: float | None = None
+    ) -> int:
         headers = {**MARK, _ONCE: once}
         if expected_last is not None:
             headers[_EXPECTED] = str(expected_last)
+        if ttl is not None:
+            try:
+                return await self._store(subject, body, {**headers, _TTL: str(max(1, int(ttl)))})
+            except _ApiError as error:
+                if error.number != _NO_TTL:
+                    raise
+                # A stream that an older version has made: it keeps all mails equally long.
         return await self._store(subject, body, headers)
 
     async def acknowledge(self, arrival: Arrival) -> None:
@@ -311,17 +322,23 @@ class NatsBus:
     async def make_missing(self) -> None:
         """Makes the streams and buckets that are missing. Raises NotAllowed if this machine may not."""
         for wanted in STREAMS:
-            if not await self._has_stream(wanted["name"]):
+            config = await self._config_of(wanted["name"])
+            if config is None:
                 await self._make_stream(wanted)
+            elif wanted["name"] == names.MAIL_STREAM and not config.get("allow_msg_ttl"):
+                # An older version has made it. Where it stays so, `keep` does without a TTL.
+                with suppress(NotAllowed, _ApiError):
+                    await self._api(f"STREAM.UPDATE.{names.MAIL_STREAM}", {**config, "allow_msg_ttl": True})
 
-    async def _has_stream(self, name: str) -> bool:
+    async def _config_of(self, name: str) -> dict[str, Any] | None:
+        """Returns what a stream is; None if there is none."""
         try:
-            await self._api(f"STREAM.INFO.{name}", {})
+            config: dict[str, Any] = (await self._api(f"STREAM.INFO.{name}", {}))["config"]
         except _ApiError as error:
             if error.number != _STREAM_MISSING:
                 raise
-            return False
-        return True
+            return None
+        return config
 
     async def check(self) -> None:
         """Tries what a machine needs. Raises BusError if the engine lacks or refuses something."""
@@ -396,7 +413,7 @@ class NatsBus:
                     await self._api(f"STREAM.CREATE.{name}", {**options, "num_replicas": replicas})
                 except _ApiError as error:
                     failure = error
-                    if await self._has_stream(name):
+                    if await self._config_of(name) is not None:
                         return
                 else:
                     log.info("stream_made", extra={"stream": name, "replicas": replicas})
@@ -658,9 +675,9 @@ def matches(pattern: str, subject: str) -> bool:
 def _is_genuine(headers: Mapping[str, str] | None) -> bool:
     """Decides whether a machine has published this message itself; see the head of this module."""
     rest = dict(headers or {})
-    once, expected = rest.pop(_ONCE, "0"), rest.pop(_EXPECTED, "0")
+    once, expected, ttl = rest.pop(_ONCE, "0"), rest.pop(_EXPECTED, "0"), rest.pop(_TTL, "0")
     # A line of the server's that is glued to one of these has a colon and a space.
-    return rest == MARK and _ID.fullmatch(once) is not None and expected.isdecimal()
+    return rest == MARK and _ID.fullmatch(once) is not None and expected.isdecimal() and ttl.isdecimal()
 
 
 def _log_forged(message: Msg, pattern: str) -> None:
@@ -700,8 +717,8 @@ def _variants(wanted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         # The server reserves a limit in bytes, so it may have no space for a large one. It makes no stream at all when
         # nothing is left, so none of these is a round number of bytes.
         return [*({**wanted, "max_bytes": size} for size in LOG_BYTES), wanted]
-    if "subject_delete_marker_ttl" in wanted:
-        # NATS before 2.11 has no markers: an entry expires without a notice.
+    if "allow_msg_ttl" in wanted:
+        # NATS before 2.11 has neither markers nor TTLs: an entry expires without a notice.
         return [wanted, {key: value for key, value in wanted.items() if key not in _MARKER_OPTIONS}]
     return [wanted]
 
@@ -728,6 +745,7 @@ STREAMS: Final[tuple[Mapping[str, Any], ...]] = (
         "storage": "file",
         "max_age": MAIL_DAYS * _DAY,
         "max_msgs_per_subject": MAILS_PER_PAIR,
+        "allow_msg_ttl": True,
         "discard": "new",
         "discard_new_per_subject": True,
         "duplicate_window": 120 * SECOND,

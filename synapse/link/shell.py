@@ -408,7 +408,8 @@ class RelayShell:
     async def _keep(self, effect: KeepMail) -> None:
         kept = False
         try:
-            await self._bus.keep(mail_subject(effect.machine, self._machine), effect.body, once=effect.once)
+            subject = mail_subject(effect.machine, self._machine)
+            await self._bus.keep(subject, effect.body, once=effect.once, ttl=effect.ttl)
             kept = True
         except BusError as error:
             log.warning("mail_not_kept", extra={"machine": effect.machine, "error": str(error)})

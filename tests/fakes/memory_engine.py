@@ -19,6 +19,8 @@ class MemoryEngine:
         self.readers: list[tuple[MemoryBus, str, asyncio.Queue[Arrival]]] = []
         self.kept: list[tuple[int, str, bytes]] = []
         """Number, subject and body of what is in the streams."""
+        self.ttls: list[float | None] = []
+        """With what TTL each message was given to a stream."""
         self.number = 0
         self.buckets: dict[str, dict[str, bytes]] = {}
         self.grew = asyncio.Condition()
@@ -107,7 +109,9 @@ class MemoryBus:
         if answered is not None and not answered.done() and not self._engine.loses_answers:
             answered.set_result(body)
 
-    async def keep(self, subject: str, body: bytes, *, once: str, expected_last: int | None = None) -> int:
+    async def keep(
+        self, subject: str, body: bytes, *, once: str, expected_last: int | None = None, ttl: float | None = None
+    ) -> int:
         self._require()
         assert once
         last = next((number for number, kept, _ in reversed(self._engine.kept) if kept == subject), 0)
@@ -115,6 +119,7 @@ class MemoryBus:
             raise NotLast("another message is the last")
         self._engine.number += 1
         self._engine.kept.append((self._engine.number, subject, body))
+        self._engine.ttls.append(ttl)
         self._engine.deliver(Arrival(subject, body))
         async with self._engine.grew:
             self._engine.grew.notify_all()

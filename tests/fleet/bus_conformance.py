@@ -117,6 +117,13 @@ class BusConformance(ABC):
         assert [mail.body for mail in found] == [b"one", b"two"]
         assert [names.sender_machine(mail.subject) for mail in found] == [pair.laptop_name] * 2
 
+    async def test_mail_that_will_expire_arrives_as_any_other(self, pair: Pair) -> None:
+        subject = names.mail_subject(pair.box2_name, pair.laptop_name)
+
+        await pair.laptop.keep(subject, b"one", once="1.3.1", ttl=3600.0)
+
+        assert (await first(pair.box2.mails(pair.box2_name))).body == b"one"
+
     async def test_the_same_mail_is_kept_once(self, pair: Pair) -> None:
         subject = names.mail_subject(pair.box2_name, pair.laptop_name)
         numbers = [await pair.laptop.keep(subject, b"one", once="2.1.1") for _ in range(3)]

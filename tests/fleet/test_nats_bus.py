@@ -21,7 +21,7 @@ from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
-from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, NatsBus, matches
+from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
 from synapse.link.nats_connection import Access
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
@@ -123,6 +123,44 @@ async def test_shipped_logs_have_a_limit_also_on_a_server_with_little_space(serv
 
     assert config["max_bytes"] in LOG_BYTES
     assert config["discard"] == "old"
+
+
+async def test_mail_goes_away_when_its_time_is_over(server: NatsServer) -> None:
+    async with pair_on(server) as pair:
+        subject = names.mail_subject(pair.box2_name, pair.laptop_name)
+        await pair.laptop.keep(subject, b"short", once="7.1.1", ttl=0.3)
+        await pair.laptop.keep(subject, b"long", once="7.2.1", ttl=3600.0)
+
+        async with asyncio.timeout(BOUND):
+            while await kept_on(pair.laptop, subject) > 1:
+                await pause(0.05)
+
+        assert (await first(pair.box2.mails(pair.box2_name))).body == b"long"
+
+
+async def test_a_mailbox_of_an_older_version_keeps_mail_and_learns_to_let_it_expire(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        client = await CONNECT(server.url)
+        older = next({**one, "num_replicas": 1} for one in STREAMS if one["name"] == names.MAIL_STREAM)
+        del older["allow_msg_ttl"]
+        await client.request("$JS.API.STREAM.CREATE.SYN_MAIL", json.dumps(older).encode())
+        async with NatsBus(Access(machine="box2", servers=(server.url,))) as bus:
+            await bus.wait_connected(BOUND)
+            subject = names.mail_subject("laptop", "box2")
+            await bus.keep(subject, b"one", once="1", ttl=3600.0)
+            assert not (await bus.ask_engine("STREAM.INFO.SYN_MAIL"))["config"].get("allow_msg_ttl")
+
+            await bus.make_missing()
+
+            assert (await bus.ask_engine("STREAM.INFO.SYN_MAIL"))["config"]["allow_msg_ttl"]
+            assert await kept_on(bus, subject) == 1
+        await client.close()
+
+
+async def kept_on(bus: NatsBus, subject: str) -> int:
+    """Returns how many mails wait on a subject."""
+    told = await bus.ask_engine("STREAM.INFO.SYN_MAIL", {"subjects_filter": subject})
+    return int((told["state"].get("subjects") or {}).get(subject, 0))
 
 
 async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:

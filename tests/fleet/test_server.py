@@ -829,6 +829,19 @@ async def test_a_server_of_an_older_version_gets_the_rights_of_this_one(hub: Hub
     await client.close()
 
 
+async def test_the_mailbox_of_an_older_version_may_be_changed_by_the_machine_with_the_server_alone(
+    hub: Hub, fleet: Fleet
+) -> None:
+    async with serving(hub) as bus:
+        mailbox = (await bus.ask_engine("STREAM.INFO.SYN_MAIL"))["config"]
+        await bus.ask_engine("STREAM.UPDATE.SYN_MAIL", mailbox)
+    client = await fleet.raw("box2")
+
+    assert await refused(client, f"{API}.STREAM.UPDATE.SYN_MAIL", json.dumps(mailbox).encode())
+
+    await client.close()
+
+
 async def test_a_server_of_a_version_without_accounts_is_started_again_with_them(hub: Hub) -> None:
     file = hub.server.folder / "nats.conf"
     running = hub.server.process()

@@ -13,7 +13,8 @@ class Mail:
     to: str
     sender: str
     body: bytes
-    kept_at: float
+    until: float
+    """When the engine deletes it."""
     not_before: float = 0.0
 
 
@@ -46,7 +47,7 @@ class Engine:
     def restore(self, random: Random) -> None:
         for mail in random.sample(self.history, len(self.history) // 2):
             self.last += 1
-            self.mails[self.last] = Mail(mail.to, mail.sender, mail.body, mail.kept_at)
+            self.mails[self.last] = Mail(mail.to, mail.sender, mail.body, mail.until)
 
     def lose_tail(self, random: Random) -> int:
         lost = list(self.mails)[random.randrange(len(self.mails)) :] if self.mails else []

@@ -279,7 +279,7 @@ class World:
         self.now += self.random.choice((1, 9)) * DAY
 
     def _old_things_go(self) -> None:
-        for number in [number for number, mail in self.engine.mails.items() if mail.kept_at < self.now - KEEP_MAIL]:
+        for number in [number for number, mail in self.engine.mails.items() if mail.until < self.now]:
             del self.engine.mails[number]
         for machine in self.machines.values():
             if self.happens(0.2):
@@ -480,7 +480,8 @@ class World:
     def _keep_mail(self, link: SimLink, effect: KeepMail) -> None:
         kept = link.connected and not self.happens(0.06)
         if link.connected and (kept or self.happens(0.5)):
-            mail = Mail(effect.machine, link.machine.name, effect.body, self.now)
+            lasts = KEEP_MAIL if effect.ttl is None else max(1.0, effect.ttl)
+            mail = Mail(effect.machine, link.machine.name, effect.body, self.now + lasts)
             self.engine.keep(mail, effect.once)
         self.pending.append((link, self.give, (link, MailKept(token=effect.token, kept=kept))))
 

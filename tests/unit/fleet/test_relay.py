@@ -129,8 +129,19 @@ class Shell:
         target: str = "codex",
         to: str = "box2",
         body: bytes = b"{}",
+        expires_in: float = DAY,
     ) -> None:
-        self.give(Submitted(token=1, to=to, message_id=message_id, target=target, task_id="t", body=body, queue=queue))
+        event = Submitted(
+            token=1,
+            to=to,
+            message_id=message_id,
+            target=target,
+            task_id="t",
+            body=body,
+            queue=queue,
+            expires_in=expires_in,
+        )
+        self.give(event)
 
     def requested(self) -> dict[str, RelayedMessage]:
         """Returns the copies that were sent by direct requests, by their message ids, and forgets them."""
@@ -263,6 +274,28 @@ def test_a_message_to_be_kept_goes_by_mail_and_the_engine_closes_nothing() -> No
     shell.give(MailKept(token=shell.take(KeepMail).token, kept=True))
 
     assert shell.row("m").state is OutboxState.OPEN
+
+
+def test_a_message_in_the_mail_goes_away_when_it_expires() -> None:
+    shell = connected()
+    shell.submit(queue=True, expires_in=50.0)
+    shell.now += 20
+
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+
+    assert shell.take(KeepMail).ttl == 30.0
+
+
+def test_a_cancel_in_the_mail_does_not_expire() -> None:
+    shell = connected()
+    shell.submit(queue=True, expires_in=50.0)
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+    shell.take(KeepMail)
+
+    shell.give(Recalled(token=90, message_id="m"))
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+
+    assert shell.take(KeepMail).ttl is None
 
 
 def test_copies_in_the_mail_have_different_ids() -> None:

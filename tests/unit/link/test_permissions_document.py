@@ -10,7 +10,14 @@ from synapse.fleet import names
 from synapse.link.members import FleetMember, permissions
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "howto" / "fleet.md"
-OWN = {"_ENROL.*.>", "$KV.SYN_PRESENCE.*", "$KV.SYN_INCARNATION.*", "$KV.SYN_KEYS.*.*", "$JS.API.STREAM.PURGE.SYN_MAIL"}
+OWN = {
+    "_ENROL.*.>",
+    "$KV.SYN_PRESENCE.*",
+    "$KV.SYN_INCARNATION.*",
+    "$KV.SYN_KEYS.*.*",
+    "$JS.API.STREAM.PURGE.SYN_MAIL",
+    "$JS.API.STREAM.UPDATE.SYN_MAIL",
+}
 """Only for the server that Synapse runs: others have their own ways to add and remove machines."""
 
 

@@ -240,6 +240,21 @@ async def test_a_kept_message_arrives_by_mail_and_its_mail_is_acknowledged(tmp_p
         assert (row.state, box.hosts.opened) == (OutboxState.OPEN, ["m1"])
 
 
+async def test_the_engine_is_told_when_a_kept_message_expires(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as (laptop, box):
+        await box.stop()
+        await laptop.send("m1", queue=True)
+
+        async def ttls() -> bool:
+            return bool(laptop.engine.ttls)
+
+        await until(ttls)
+
+        (ttl,) = laptop.engine.ttls
+        assert ttl is not None
+        assert 0 < ttl <= 60  # as `send` of this file says
+
+
 async def test_a_kept_message_that_is_recalled_is_not_opened(tmp_path: Path) -> None:
     async with fleet(tmp_path) as (laptop, box):
         await box.stop()
