@@ -454,6 +454,10 @@ def _doctor(settings: Settings, options: Namespace) -> int:
     from synapse.cli.fleet_doctor import examine_fleet
 
     findings = examine_fleet(settings)
+        if config.runs_server:
+            print_notice(
+                "The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here."
+            )
     problems = [finding for finding in findings if finding.level == PROBLEM]
     if options.json:
         print_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
