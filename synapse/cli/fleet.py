@@ -245,6 +245,8 @@ def _status(settings: Settings, options: Namespace) -> int:
     own = {"name": config.machine, "version": told.get("version"), "agents": told.get("agents")}
     rows = [_machine_row(machine, config, now) for machine in (own, *objects_in(told, "machines"))]
     print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "MAY HERE"), rows, elastic=4))
+    for machine in sorted(config.allow.keys() - {row[0] for row in rows}) if _knows_machines(told) else ():
+        print_result(f"{machine} is not in the fleet, but would get {','.join(sorted(config.allowed(machine)))}")
     outbox = object_in(told, "outbox")
     if count := outbox.get("open"):
         sent = ago(outbox.get("oldest"), now)
@@ -339,13 +341,17 @@ def _allow(settings: Settings, options: Namespace) -> int:
     actions = frozenset[str]() if words == [NOTHING] else checked_extra_actions(words)
     rest = {machine: allowed for machine, allowed in config.allow.items() if machine != options.name}
     save_fleet(settings.home, replace(config, allow={**rest, options.name: actions} if actions else rest))
-    warning = _unknown_machine(settings, options.name) if actions else ""
+    changes_nothing = not actions and options.name not in config.allow
+    after = "; this counts when it joins" if actions else ""
+    warning = _unknown_machine(settings, options.name, after) if actions or changes_nothing else ""
     if options.json:
         given = {"machine": options.name, "actions": sorted(actions)}
         print_json({**given, **({"warning": warning} if warning else {})})
         return DONE
     if actions:
         print_notice(f"People at {options.name} may {', '.join(sorted(actions))} here. Agents there never approve.")
+    elif changes_nothing:
+        print_notice(f"{options.name} had no extra rights here.")
     else:
         print_notice(f"{options.name} may send, and read and cancel what it has sent.")
     if warning:
@@ -353,14 +359,18 @@ def _allow(settings: Settings, options: Namespace) -> int:
     return DONE
 
 
-def _unknown_machine(settings: Settings, name: str) -> str:
+def _unknown_machine(settings: Settings, name: str, after: str) -> str:
     """Returns a warning if the fleet surely has no such machine; empty without a link or a connection."""
     with suppress(SynapseError):
         told = ask_link(str(settings.home), "GET", "/fleet/status")
         known = [_text(machine, "name") for machine in objects_in(told, "machines")]
-        if told.get("connected") and not told.get("machines_unknown") and name not in known:
-            return f"the fleet has no machine '{name}' now; this counts when it joins  (synapse fleet status)"
+        if _knows_machines(told) and name not in known:
+            return f"the fleet has no machine '{name}' now{after}  (synapse fleet status)"
     return ""
+
+
+def _knows_machines(status: Mapping[str, Any]) -> bool:
+    return bool(status.get("connected")) and not status.get("machines_unknown")
 
 
 def _leave(settings: Settings, options: Namespace) -> int:
@@ -444,6 +454,10 @@ def _stop(settings: Settings, options: Namespace) -> int:
         print_json({"stopped": stopped})
     else:
         print_notice("The link is stopped." if stopped else "The link did not run.")
+        if config.runs_server:
+            print_notice(
+                "The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here."
+            )
     return DONE
 
 
@@ -454,10 +468,6 @@ def _doctor(settings: Settings, options: Namespace) -> int:
     from synapse.cli.fleet_doctor import examine_fleet
 
     findings = examine_fleet(settings)
-        if config.runs_server:
-            print_notice(
-                "The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here."
-            )
     problems = [finding for finding in findings if finding.level == PROBLEM]
     if options.json:
         print_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})

@@ -172,6 +172,43 @@ def test_allowing_more_to_a_machine_that_the_fleet_does_not_have_is_done_with_a_
     assert uncertain.json == {"machine": "box9", "actions": ["read"]}
 
 
+def test_taking_back_what_a_machine_never_had_is_said(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    synapse("fleet", "allow", "box2", "read")
+
+    taken_back, nothing, unknown = (synapse("fleet", "allow", name, "none") for name in ("box2", "box2", "bxo2"))
+
+    assert taken_back.err == "box2 may send, and read and cancel what it has sent.\n"
+    assert nothing.err == "box2 had no extra rights here.\n"
+    assert unknown.err.splitlines() == [
+        "bxo2 had no extra rights here.",
+        "Warning: the fleet has no machine 'bxo2' now  (synapse fleet status)",
+    ]
+
+
+def test_the_status_names_rights_that_wait_for_a_machine_of_that_name(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    for name in ("box2", "lpatop"):
+        synapse("fleet", "allow", name, "attach")
+
+    known = synapse("fleet", "status")
+    link.status = {"machines_unknown": "the bucket has no leader"}
+    unknown = synapse("fleet", "status")
+
+    line = "lpatop is not in the fleet, but would get attach"
+    assert [one for one in known.out.splitlines() if "would get" in one] == [line]
+    assert "would get" not in unknown.out
+
+
+def test_who_stops_the_server_is_told_what_that_means(synapse: Cli, home: Path) -> None:
+    said = "The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here."
+
+    save_fleet(home, LAPTOP)
+    assert synapse("fleet", "stop").err == "The link did not run.\n"
+    save_fleet(home, replace(LAPTOP, runs_server=True))
+    assert synapse("fleet", "stop").err == f"The link did not run.\n{said}\n"
+
+
 def test_the_status_shows_the_machines_and_what_they_may_do_here(synapse: Cli, link: FakeLink) -> None:
     link.join("box2")
     link.join("box3")
