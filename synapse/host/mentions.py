@@ -308,4 +308,5 @@ def _obstacle_in(status: dict[str, Any], name: str) -> tuple[str, str]:
 
 def _question_notice(question: dict[str, Any], name: str) -> tuple[str, str]:
     # Not the commands that answer it: a person should see all of a question first, and one line has no room for it.
-    return f"[← {name}] asks a person: {title_of(question)}", "synapse approvals"
+    where = " --all" if "@" in name else ""  # on another machine
+    return f"[← {name}] asks a person: {title_of(question)}", f"synapse approvals{where}"

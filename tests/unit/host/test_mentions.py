@@ -16,7 +16,7 @@ from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.override import override
 from synapse.host import mentions
-from synapse.host.mentions import MentionSender
+from synapse.host.mentions import MentionSender, notice_of
 from synapse.registry.files import FileRegistry, own_namespace
 from tests.fakes.link import FakeLink
 from tests.fakes.processes import bystander
@@ -245,6 +245,12 @@ async def test_an_end_without_an_answer_is_shown_too(tmp_path: Path, end: Task, 
         host.change(task(), **end)
 
         assert await prompt.next() == (f"[← codex-8120] {shown}", "synapse show 00000abc")
+
+
+def test_a_question_on_another_machine_names_the_command_that_lists_it() -> None:
+    asking: Task = {"status": "input_required", "metadata": {"reason": "waiting_for_person", "question": QUESTION}}
+
+    assert notice_of("asker@box2", asking)[1] == "synapse approvals --all"
 
 
 async def test_a_question_on_the_way_is_shown_once_and_then_the_answer(tmp_path: Path) -> None:
