@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.link import require_nats
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
@@ -32,7 +33,7 @@ from synapse.config.fleet import (
 )
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
-from synapse.core.errors import CommandMissing, Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError
+from synapse.core.errors import Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError
 from synapse.core.json_text import object_in, objects_in
 from synapse.fleet.names import is_machine_name
 from synapse.registry.files import gateways
@@ -87,7 +88,6 @@ synapse fleet join tls://nats.example.org:4222 --creds box2.creds --as box2
     "doctor": "synapse fleet doctor\nsynapse fleet doctor --json",
 }
 NOTHING: Final = "none"
-INSTALL_HINT: Final = "pip install 'synapse-a2a[fleet]'   (with the server: 'synapse-a2a[fleet-server]')"
 
 
 def run_fleet(arguments: list[str]) -> int:
@@ -136,7 +136,7 @@ def _parser() -> VerbParser:
 
 def _create(settings: Settings, options: Namespace) -> int:
     require_deciding_person("create a fleet")
-    _require_nats("pip install 'synapse-a2a[fleet-server]'")
+    require_nats("pip install 'synapse-a2a[fleet-server]'")
     from synapse.link.membership import NewFleet, create_fleet, default_machine_name
 
     name = options.name or default_machine_name()
@@ -161,7 +161,7 @@ def _create(settings: Settings, options: Namespace) -> int:
 
 def _invite(settings: Settings, options: Namespace) -> int:
     require_deciding_person("invite machines into a fleet")
-    _require_nats()
+    require_nats()
     from synapse.link.membership import invite
 
     invitation = invite(settings.home, settings.logs, options.name, is_gateway=options.gateway)
@@ -186,7 +186,7 @@ def _invite(settings: Settings, options: Namespace) -> int:
 
 def _join(settings: Settings, options: Namespace) -> int:
     require_deciding_person("join a fleet")
-    _require_nats()
+    require_nats()
     from synapse.link.membership import default_machine_name, join_by_invitation, join_nats
 
     text = sys.stdin.read().strip() if options.invitation == "-" else options.invitation
@@ -376,7 +376,7 @@ def _knows_machines(status: Mapping[str, Any]) -> bool:
 def _leave(settings: Settings, options: Namespace) -> int:
     require_deciding_person("leave a fleet")
     config = _require_member(settings)
-    _require_nats()
+    require_nats()
     from synapse.link.background import stop_link
     from synapse.link.membership import leave
 
@@ -406,7 +406,7 @@ def _leave(settings: Settings, options: Namespace) -> int:
 
 def _remove(settings: Settings, options: Namespace) -> int:
     require_deciding_person("remove machines from a fleet")
-    _require_nats()
+    require_nats()
     from synapse.link.membership import remove
 
     is_cut_off = remove(settings.home, settings.logs, options.name)
@@ -430,7 +430,7 @@ def _remove(settings: Settings, options: Namespace) -> int:
 def _start(settings: Settings, options: Namespace) -> int:
     require_deciding_person("start the link")
     config = _require_member(settings)
-    _require_nats()
+    require_nats()
     if config.runs_server:
         _server(settings).start()
     pid = _start_link(settings)
@@ -444,7 +444,7 @@ def _start(settings: Settings, options: Namespace) -> int:
 def _stop(settings: Settings, options: Namespace) -> int:
     require_deciding_person("stop the link")
     config = _require_member(settings)
-    _require_nats()
+    require_nats()
     from synapse.link.background import stop_link
 
     stopped = stop_link(settings.home)
@@ -463,7 +463,7 @@ def _stop(settings: Settings, options: Namespace) -> int:
 
 def _doctor(settings: Settings, options: Namespace) -> int:
     _require_member(settings)
-    _require_nats()
+    require_nats()
     from synapse.cli.doctor import MARKS, PROBLEM
     from synapse.cli.fleet_doctor import examine_fleet
 
@@ -492,18 +492,6 @@ _ACTIONS: Mapping[str, Callable[[Settings, Namespace], int]] = {
     "stop": _stop,
     "doctor": _doctor,
 }
-
-
-def _require_nats(hint: str = INSTALL_HINT) -> None:
-    """Raises CommandMissing if the packages of the extra `fleet` are not installed."""
-    try:
-        __import__("nats")
-        __import__("nkeys")
-    except ImportError as error:
-        raise CommandMissing(
-            f"a fleet needs the package {error.name or 'nats'}, which is not installed",
-            hint=hint,
-        ) from error
 
 
 def _require_member(settings: Settings) -> FleetConfig:

@@ -122,10 +122,16 @@ def test_only_the_machine_with_the_server_decides_who_is_in(
     assert "where `synapse fleet create` was run" in refused.err
 
 
-def test_a_missing_package_is_told_how_to_install_it(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [("fleet", "join", "synapse-fleet-1:e30"), ("link",)])
+def test_a_missing_package_is_told_how_to_install_it(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     monkeypatch.setitem(sys.modules, "nats", None)
+    monkeypatch.setitem(sys.modules, "synapse.link.nats_bus", None)  # another test may have loaded it
+    if command == ("link",):
+        save_fleet(home, LAPTOP)
 
-    refused = synapse("fleet", "join", "synapse-fleet-1:e30")
+    refused = synapse(*command)
 
     assert refused.code == 3
     assert "pip install 'synapse-a2a[fleet]'" in refused.err
