@@ -519,7 +519,7 @@ def checked_binary() -> Path:
 
 
 def choose_listen(wanted: str) -> str:
-    """Returns where the server listens: as wanted, or on all addresses with the default port or a free one.
+    """Returns where the server listens: as wanted, or on all addresses; without a port, on the default or a free one.
 
     Raises:
         Conflict: the wanted port is taken.
@@ -534,8 +534,10 @@ def choose_listen(wanted: str) -> str:
                 f"the server cannot listen on {wanted}: {error.strerror or error}",
                 hint="--listen takes an address of this machine, 0.0.0.0 for all; --address is where others reach it",
             )
-        return f"{_bracketed(host)}:{port or _free_port(host)}"
-    return f"0.0.0.0:{DEFAULT_PORT if _bind_error('0.0.0.0', DEFAULT_PORT) is None else _free_port('0.0.0.0')}"  # noqa: S104 - TLS, and a key for each machine
+        if not port:
+            port = _free_port(host) if wanted.endswith(":0") else _usual_port(host)
+        return f"{_bracketed(host)}:{port}"
+    return f"0.0.0.0:{_usual_port('0.0.0.0')}"  # noqa: S104 - TLS, and a key for each machine
 
 
 def choose_servers(listen: str, address: str) -> tuple[str, ...]:
@@ -585,6 +587,10 @@ def _bind_error(host: str, port: int) -> OSError | None:
         except OSError as error:
             return error
     return None
+
+
+def _usual_port(host: str) -> int:
+    return DEFAULT_PORT if _bind_error(host, DEFAULT_PORT) is None else _free_port(host)
 
 
 def _free_port(host: str) -> int:

@@ -51,11 +51,13 @@ from synapse.link.server import (
     TICK_SECONDS,
     FleetServer,
     checked_binary,
+    choose_listen,
 )
 from synapse.registry.files import start_time
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.own_fleet import CONNECT, NUMBERS, Fleet, Hub, connected, ignore, join, serving
 from tests.fleet.waiting import until
+from tests.samples.ports import own_port
 
 
 class TestBusOfAFleet(BusConformance):
@@ -695,6 +697,20 @@ def test_a_port_that_is_taken_is_told(hub: Hub, tmp_path: Path) -> None:
         create_fleet(tmp_path, tmp_path / "logs", NewFleet(machine="hub2", listen=taken))
 
     assert load_fleet(tmp_path) is None
+
+
+@pytest.mark.parametrize(("wanted", "host"), [("", "0.0.0.0"), ("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")])
+def test_a_server_without_a_port_takes_the_default_one_if_it_is_free(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, host: str
+) -> None:
+    default = own_port()
+    monkeypatch.setattr(server_module, "DEFAULT_PORT", default)
+
+    assert choose_listen(wanted) == f"{host}:{default}"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host.strip("[]"), default), family=family):
+        assert choose_listen(wanted) != f"{host}:{default}"
+    assert choose_listen("127.0.0.1:0") != f"127.0.0.1:{default}"
 
 
 def test_a_machine_is_in_one_fleet_only(hub: Hub) -> None:
