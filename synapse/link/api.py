@@ -52,6 +52,7 @@ from synapse.fleet.bus import BusError, NoReply
 from synapse.fleet.names import is_machine_name
 from synapse.fleet.relay_io import OutboxLoad, OutboxRow, OutboxState
 from synapse.link.asking import asker, is_loss, task_in
+from synapse.link.deliveries import refusal_of
 from synapse.link.presence import Lasting, Machine, no_machine
 from synapse.link.proxies import Proxies
 from synapse.link.remote_tasks import Fleet, is_there, opens_task, require_own, task_of_row
@@ -434,7 +435,7 @@ def _row(row: OutboxRow) -> dict[str, Any]:
         "expires_at": _instant(row.expires_at),
         "attempts": row.attempts,
         "queue": row.queue,
-        "why": row.why,
+        "why": row.why or (str(refusal_of(row)) if row.state is OutboxState.REFUSED else ""),
     }
 
 
