@@ -180,15 +180,18 @@ def _listed_fields(listed: _Listed) -> list[dict[str, Any]]:
     """Returns an object for each agent, and one without `agent_id` for each machine that is away."""
     agents: list[dict[str, Any]] = []
     for reply, machine in zip(listed.replies, listed.machines, strict=True):
-        fields = {**as_fields(reply), "machine": machine}
-        if machine != listed.own:
-            fields |= {key: reply.body.get(key) for key in _OF_HOST}
-        agents.append(fields)
+        agents.append(_fields_on(machine, reply, is_own=machine == listed.own))
     away = [
         {"agent_id": None, "machine": one.get("name"), "status": "away", "since": one.get("since")}
         for one in listed.away
     ]
     return [*agents, *away]
+
+
+def _fields_on(machine: str, reply: HostReply, *, is_own: bool) -> dict[str, Any]:
+    """Returns the `--json` object of an agent with its machine. Of another one, the entry has the pid of our link."""
+    fields = {**as_fields(reply), "machine": machine}
+    return fields if is_own else {**fields, **{key: reply.body.get(key) for key in _OF_HOST}}
 
 
 def _print_listed(listed: _Listed, machine: str) -> None:
@@ -393,7 +396,9 @@ def _agent_or_task(target: str, registry: FileRegistry) -> HostReply | tuple[Age
 def _show_agent(reply: HostReply, *, explain: bool, as_json: bool) -> None:
     if as_json:
         evidence = {"sightings": objects_in(reply.body, "sightings")} if explain else {}
-        print_json({**as_fields(reply), **evidence})
+        machine = split_inbox(reply.entry.inbox)[1]
+        fields = _fields_on(machine, reply, is_own=False) if machine else as_fields(reply)
+        print_json({**fields, **evidence})
         return
     state, body, entry = state_of(reply), reply.body, reply.entry
     print_result(f"{short_name(entry)}  {painted(state, state)}  {how_long(body.get('since'), _now())}".rstrip())

@@ -330,6 +330,16 @@ def test_a_remote_agent_is_shown_with_its_machine(synapse: Cli, link: FakeLink) 
     assert f"  where    on box2, pid {host.entry.pid}, " in ran.out
 
 
+def test_the_status_of_a_remote_agent_as_json_has_no_process_of_this_machine(synapse: Cli, link: FakeLink) -> None:
+    host = link.start("box2")
+    host.state["pid"] = 4321
+
+    shown = synapse("status", "codex@box2", "--json").json
+
+    assert (shown["name"], shown["machine"], shown["pid"]) == ("codex-8120@box2", "box2", 4321)
+    assert [shown[key] for key in ("port", "socket")] == [host.entry.port, host.entry.socket]
+
+
 def test_a_task_on_another_machine_is_shown_and_canceled_by_its_id(synapse: Cli, link: FakeLink) -> None:
     host = link.start("box2")
     task = synapse("send", "codex@box2", "run the tests", "--json").json["task"]
