@@ -83,37 +83,40 @@ def run_approvals(arguments: list[str]) -> int:
     items = [item for reply in replies for item in needs_of(reply.entry, reply.body)]
     problem: SynapseError | None = None
     hidden: list[str] = []
+    away: list[str] = []
     if options.all:
         try:
-            needs, hidden = _remote_needs(registry)
+            needs, hidden, away = _remote_needs(registry)
             items += needs
         except SynapseError as error:
             problem = error
     if options.json:
         print_json(items)
     elif not items and not hidden:
-        print_notice("No agent waits for a person." if problem is None else "No agent here waits for a person.")
+        where = " here" if problem is not None else " that could be asked" if away else ""
+        print_notice(f"No agent{where} waits for a person.")
     now = SystemClock().now()
     for item in () if options.json else items:
         print_result("\n".join(_block(item, now)))
-    for line in hidden:
+    for line in (*hidden, *away):
         print_notice(line)
     return print_error(problem, as_json=False) if problem else 0
 
 
-def _remote_needs(registry: FileRegistry) -> tuple[list[dict[str, Any]], list[str]]:
+def _remote_needs(registry: FileRegistry) -> tuple[list[dict[str, Any]], list[str], list[str]]:
     """Returns what other machines need a person for, as objects of `--json` with `machine`; none without a fleet.
 
-    The second list has a line for each agent that waits on a machine where this one may not approve.
+    The second list has a line for each agent that waits on a machine where this one may not approve, the third one for
+    each machine that is away.
 
     Raises LinkDown or PersonRequired.
     """
-    from synapse.client.link import fleet_agents, fleet_needs, is_in_fleet
+    from synapse.client.link import fleet_agents, fleet_needs, is_in_fleet, not_asked
 
     home = os.path.dirname(registry.folder)
     if not is_in_fleet(home):
-        return [], []
-    needs, refusing = fleet_needs(home)
+        return [], [], []
+    needs, refusing, away = fleet_needs(home)
     # Asked now: by what the machines told last, an agent that has just asked would not wait.
     waiting = [
         (entry.name, str(fields.get("machine")))
@@ -121,7 +124,7 @@ def _remote_needs(registry: FileRegistry) -> tuple[list[dict[str, Any]], list[st
         if fields.get("state") == WAITING and fields.get("machine") in refusing
     ]
     lines = [f"{name} waits for a person; {_how_to_allow(machine, home)}" for name, machine in waiting]
-    return [_on_its_machine(item) for item in needs], lines
+    return [_on_its_machine(item) for item in needs], lines, not_asked(away, SystemClock().now())
 
 
 def _how_to_allow(machine: str, home: str) -> str:

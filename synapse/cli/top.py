@@ -67,16 +67,21 @@ def _print_rows(*, as_json: bool) -> int:
 
 
 def _remote_rows(home: str) -> list[Row]:
-    """Returns the rows of agents on other machines, with what their machines tell of them; none without a fleet."""
-    from synapse.client.link import fleet_agents, is_in_fleet
+    """Returns the rows of agents on other machines, with what their machines tell of them; none without a fleet.
+
+    Prints which machines are away: that nobody needs the person says nothing of them.
+    """
+    from synapse.client.link import fleet_agents, is_in_fleet, not_asked
 
     if not is_in_fleet(home):
         return []
     try:
-        agents, _ = fleet_agents(home)
+        agents, machines = fleet_agents(home)
     except SynapseError as error:
         print_notice(f"The agents of other machines are not shown: {error}")
         return []
+    for line in not_asked([one for one in machines if one.get("present") is False], SystemClock().now()):
+        print_notice(line)
     return [row_of(entry, fields, seen_until(home, entry.agent_id), None) for entry, fields in agents]
 
 

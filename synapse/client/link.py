@@ -9,6 +9,8 @@ remote agent too, with the entry that `find_remote` returns:
 import os
 
 from synapse.client.http import HostAddress, NoAnswer, request
+from synapse.client.lines import plain
+from synapse.client.times import ago
 from synapse.core.address import on_machine, remote_inbox, split_inbox, split_machine
 from synapse.core.agent import AgentEntry, entry_from
 from synapse.core.errors import (
@@ -27,6 +29,7 @@ from synapse.registry.files import FileRegistry, is_stopped, links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Any
 
     RemoteAgent = tuple[AgentEntry, dict[str, Any]]
@@ -146,16 +149,24 @@ def fleet_agents(
     return agents, machines
 
 
-def fleet_needs(home: str) -> "tuple[list[dict[str, Any]], list[str]]":
+def fleet_needs(home: str) -> "tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]":
     """Returns what agents on other machines need a person for, and the machines that do not let this one approve.
 
-    Each need is an object of `attention.needs_of` on its own machine, with `machine`.
+    Each need is an object of `attention.needs_of` on its own machine, with `machine`. The third list has the machines
+    that could not be asked, with `name` and `since`.
 
     Raises:
         NotInFleet, LinkDown, PersonRequired
     """
     told = ask_link(home, "GET", "/fleet/approvals")
-    return objects_in(told, "questions"), [str(machine) for machine in told.get("refusing") or ()]
+    refusing = [str(machine) for machine in told.get("refusing") or ()]
+    return objects_in(told, "questions"), refusing, objects_in(told, "away")
+
+
+def not_asked(away: "list[dict[str, Any]]", now: "datetime") -> "list[str]":
+    """Returns a line for each machine that could not be asked."""
+    since = [(plain(str(one.get("name"))), ago(one.get("since"), now)) for one in away]
+    return [f"{name} is away since {when}: not asked" if when else f"{name} is away: not asked" for name, when in since]
 
 
 def find_remote_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":

@@ -11,7 +11,8 @@
     POST /fleet/tasks/{id}/events    {"machine": …, "caller": …, "after": 0, "seconds": 3} ─► the events of a task on
                                      a machine, for a caller of this machine's gateway
     GET  /fleet/events?machine=M     the next events of its tasks, or of one: a reader asks again with the seq it has
-    GET  /fleet/approvals            what agents of other machines ask people, and the machines that do not tell
+    GET  /fleet/approvals            what agents of other machines ask people, and the machines that do not tell, or
+                                     cannot be asked
     GET  /fleet/metrics              for Prometheus
 
 Errors are those of the synapse dialect, with their fields (`core.errors.to_wire`).
@@ -333,6 +334,7 @@ class LinkApi:
         except BusError as error:
             raise _link_down(error) from error
         refusing: list[str] = []
+        away = {machine.name: machine.since for machine in machines if machine.present is None}
 
         async def read(machine: Machine) -> list[dict[str, Any]]:
             try:
@@ -340,8 +342,9 @@ class LinkApi:
             except Forbidden:
                 refusing.append(machine.name)
                 return []
-            except SynapseError:
-                return []  # it is away
+            except SynapseError as error:
+                away[machine.name] = error.since if isinstance(error, MachineAway) else ""
+                return []
             return [
                 {**question, "machine": machine.name, "agent": _name(question, machine.name)}
                 for question in listed.questions
@@ -349,7 +352,13 @@ class LinkApi:
 
         present = [machine for machine in machines if machine.present is not None]
         found = await asyncio.gather(*(read(machine) for machine in present))
-        return _json({"questions": [one for questions in found for one in questions], "refusing": sorted(refusing)})
+        return _json(
+            {
+                "questions": [one for questions in found for one in questions],
+                "refusing": sorted(refusing),
+                "away": [{"name": name, "since": since} for name, since in sorted(away.items())],
+            }
+        )
 
     async def metrics(self, _wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         return WireAnswer(200, (await self._metrics()).encode(), media_type=_METRICS_TYPE)

@@ -254,6 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ["fleet", "tasks", prefix]:
                 return fake.find(prefix)
             case ["fleet", "approvals"]:
-                return {"questions": fake.questions, "refusing": fake.refusing}
+                away = [{"name": name, "since": since} for name, since in fake.away.items()]
+                return {"questions": fake.questions, "refusing": fake.refusing, "away": away}
             case _:
                 raise SynapseError(f"the fake link does not serve {self.path}")

@@ -487,6 +487,18 @@ def test_questions_of_other_machines_are_listed_and_approved(synapse: Cli, link:
     assert host.requests[-1][1:] == ("/answer", {"verdict": "allow", "question_id": "q1"})
 
 
+def test_nobody_is_told_that_no_agent_waits_on_a_machine_that_is_away(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    link.away["box2"] = "2020-01-01T00:00:00Z"
+
+    listed, as_json, top = synapse("approvals", "--all"), synapse("approvals", "--all", "--json"), synapse("top", "--once")
+
+    line = "box2 is away since 2020-01-01: not asked"
+    assert listed.err.splitlines() == ["No agent that could be asked waits for a person.", line]
+    assert (as_json.json, as_json.err.splitlines()) == ([], [line])
+    assert line in top.err.splitlines()
+
+
 def test_a_question_on_a_machine_that_does_not_let_this_one_approve_is_not_passed_over(
     synapse: Cli, link: FakeLink
 ) -> None:

@@ -9,10 +9,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from synapse.core.errors import AgentNotFound, LinkDown, TaskNotFound, to_wire
+from synapse.core.errors import AgentNotFound, LinkDown, MachineAway, TaskNotFound, to_wire
 from synapse.fleet.bus import NotConnected
 from synapse.fleet.relay_io import OutboxRow, OutboxState
+from synapse.fleet.wire import NO_INCARNATION
 from synapse.link.api import LinkApi
+from synapse.link.asking import MachineSilent
+from synapse.link.presence import Lasting, Machine, Present
 from tests.unit.link.test_database import ROW
 
 
@@ -25,6 +28,26 @@ async def test_without_a_connection_nobody_is_told_that_no_agent_waits() -> None
 
     with pytest.raises(LinkDown, match="nothing listens at box1:4222"):
         await api.approvals(cast("Any", None), cast("Any", None), cast("Any", SimpleNamespace(is_person=True)))
+
+
+async def test_machines_that_could_not_be_asked_for_questions_are_named() -> None:
+    there = Present(instance="i", since="2026-11-17T09:00:00Z")
+    gone = Lasting(incarnation=NO_INCARNATION, seen="2026-11-17T10:00:00Z")
+
+    async def all_machines() -> tuple[Machine, ...]:
+        return tuple(Machine(name=name, present=present, lasting=gone) for name, present in known.items())
+
+    async def ask(machine: str, *_: object) -> None:
+        raise MachineAway(machine, "2026-11-17T11:00:00Z") if machine == "box3" else MachineSilent(machine, "no answer")
+
+    known = {"box2": None, "box3": there, "box4": there}
+    fleet = SimpleNamespace(machines=SimpleNamespace(all=all_machines), client=SimpleNamespace(ask=ask))
+    api = LinkApi(cast("Any", fleet), cast("Any", None), status=cast("Any", None), metrics=cast("Any", None))
+
+    told = await api.approvals(cast("Any", None), cast("Any", None), cast("Any", SimpleNamespace(is_person=True)))
+
+    away = [(one["name"], one["since"]) for one in msgspec.json.decode(told.body)["away"]]
+    assert away == [("box2", "2026-11-17T10:00:00Z"), ("box3", "2026-11-17T11:00:00Z"), ("box4", "")]
 
 
 async def test_the_outbox_tells_why_another_machine_has_refused_a_message() -> None:
