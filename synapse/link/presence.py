@@ -54,6 +54,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance: str
     since: str
     """When its link connected, by its own clock."""
+    beat: str = ""
+    """When it wrote this, by its own clock."""
     version: str = ""
     incarnation: Incarnation = NO_INCARNATION
     agents: tuple[dict[str, Any], ...] = ()
@@ -90,8 +92,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def last_seen(self) -> str:
         """When it was there for certain, though it may have a key in SYN_PRESENCE that has not expired yet."""
         # Both are of its own clock, in one format.
-        came = self.present.since if self.present is not None else ""
-        return max(came, self.lasting.seen if self.lasting is not None else "")
+        beat = max(self.present.since, self.present.beat) if self.present is not None else ""
+        return max(beat, self.lasting.seen if self.lasting is not None else "")
 
     @property
     def version(self) -> str:
@@ -202,12 +204,14 @@ class PresencePublisher:
         incarnation = self._incarnation()
         if incarnation is None:
             return
-        if self._has_written:
+        is_first = not self._has_written
+        if not is_first:
             await self._look_for_twin()
         self._connected_at = self._connected_at or instant(self._clock)
         mine = Present(
             instance=self._me.instance,
             since=self._connected_at,
+            beat=instant(self._clock),
             version=self._me.version,
             incarnation=incarnation,
             agents=await self._read_agents(),
@@ -217,7 +221,8 @@ class PresencePublisher:
         await self._bus.put(PRESENCE, self._machine, _encode(mine))
         self._has_written = True
         loop = asyncio.get_running_loop()
-        if loop.time() - self._lasting_at >= LASTING_SECONDS:
+        # The first time after a connection was lost too: others have just read since when this machine was away.
+        if is_first or loop.time() - self._lasting_at >= LASTING_SECONDS:
             self._lasting_at = loop.time()
             await self._write_lasting()
 
@@ -262,6 +267,8 @@ class Machines:
         self._reading: asyncio.Lock = asyncio.Lock()
         self._told: dict[str, tuple[Incarnation, bool]] = {}
         """The incarnation of each machine, and whether it was present, when the relay was last told of it."""
+        self._beats: dict[str, str] = {}
+        """The last beat of each machine that was read: SYN_INCARNATION is written less often."""
 
     async def find(self, name: str) -> Machine:
         """Returns one machine. Raises MachineNotFound or BusError."""
@@ -315,6 +322,10 @@ class Machines:
         return self._seen(name, present, lasting)
 
     def _seen(self, name: str, present: Present | None, lasting: Lasting | None) -> Machine:
+        if present is not None:
+            self._beats[name] = present.beat
+        elif lasting is not None:
+            lasting = msgspec.structs.replace(lasting, seen=max(lasting.seen, self._beats.get(name, "")))
         machine = Machine(name=name, present=present, lasting=lasting)
         self._tell(machine)
         return machine
