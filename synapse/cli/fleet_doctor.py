@@ -18,8 +18,9 @@ from synapse.config.settings import Settings
 from synapse.core.errors import NotInFleet, SynapseError
 from synapse.core.json_text import object_in, objects_in
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, NobodyThere, NotAllowed, NotConnected
+from synapse.fleet.bus import KEY_REFUSED, BusError, NobodyThere, NotAllowed, NotConnected
 from synapse.link import certificates
+from synapse.link.asking import REJOIN_HINT
 from synapse.link.background import read_status
 from synapse.link.nats_bus import NatsBus, access_of
 from synapse.link.server import RENEW_DAYS, FleetServer, checked_binary
@@ -188,6 +189,8 @@ async def _connection(settings: Settings, config: FleetConfig) -> list[Finding]:
         try:
             await bus.wait_connected(CONNECT_SECONDS)
         except NotConnected as error:
+            if KEY_REFUSED in str(error):
+                return [Finding(PROBLEM, "connection", str(error), REJOIN_HINT)]
             there = "synapse fleet start" if config.runs_server else "`synapse fleet doctor` on the server's machine"
             return [Finding(PROBLEM, "connection", str(error), there)]
         return [finding async for finding in _examine_bus(bus, config)]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+KEY_REFUSED: Final = "refuses the key of this machine"
+"""In the text of a NotConnected: to try again does not help."""
+NO_CONNECTION: Final = "there is no connection to the fleet's server: "
+"""Before the reason, in the text of a NotConnected."""
 
 
 class BusError(Exception):

@@ -52,7 +52,7 @@ from synapse.fleet import asks
 from synapse.fleet.bus import BusError, NoReply
 from synapse.fleet.names import is_machine_name
 from synapse.fleet.relay_io import OutboxLoad, OutboxRow, OutboxState
-from synapse.link.asking import asker, is_loss, task_in
+from synapse.link.asking import asker, is_loss, no_connection, task_in
 from synapse.link.deliveries import refusal_of
 from synapse.link.presence import Lasting, Machine, no_machine
 from synapse.link.proxies import Proxies
@@ -417,7 +417,7 @@ _LEAST_ID: Final = 4
 def _link_down(error: BusError) -> LinkDown:
     if isinstance(error, NoReply):
         return LinkDown(f"the fleet cannot be read now: {error}", hint=_NO_LEADER_HINT)
-    return LinkDown(f"this machine has no connection to the fleet: {error}")
+    return no_connection(str(error))
 
 
 def _fullness(load: OutboxLoad) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from synapse.core.errors import LinkDown, MachineAway, OutcomeUnknown, SynapseEr
 from synapse.core.events import TaskEvent
 from synapse.core.task import Task, TaskId
 from synapse.fleet import asks
-from synapse.fleet.bus import Bus, BusError, NobodyThere, NotConnected
+from synapse.fleet.bus import KEY_REFUSED, NO_CONNECTION, Bus, BusError, NobodyThere, NotConnected
 from synapse.fleet.names import ask_subject, command_subject
 from synapse.fleet.wire import UnreadableBody
 from synapse.link.presence import Machines
@@ -20,6 +20,8 @@ ANSWER_SECONDS: Final = 8.0
 """How long another machine may take to answer."""
 POLL_GRACE_SECONDS: Final = 2.0
 """How much longer than asked for a long poll may take. It is repeated then, so that it need not be patient."""
+REJOIN_HINT: Final = "`synapse fleet leave`, then join again with a new invitation, or with new credentials"
+"""What helps a machine whose key is refused."""
 
 A = TypeVar("A", bound=asks.AskAnswer)
 
@@ -36,6 +38,12 @@ class MachineSilent(OutcomeUnknown):
         )
 
 
+def no_connection(why: str) -> LinkDown:
+    """Returns the error for a machine that is cut off, with what helps."""
+    hint = REJOIN_HINT if KEY_REFUSED in why else ""
+    return LinkDown(f"this machine has no connection to the fleet: {why.removeprefix(NO_CONNECTION)}", hint=hint)
+
+
 class FleetClient:
     """Sends asks to the links of other machines."""
 
@@ -47,7 +55,7 @@ class FleetClient:
     def require_connected(self) -> None:
         """Raises LinkDown without a connection."""
         if not self._bus.connected:
-            raise LinkDown(f"this machine has no connection to the fleet: {self._bus.problem}")
+            raise no_connection(self._bus.problem)
 
     async def ask(self, machine: str, ask: asks.Ask, answer: type[A], *, seconds: float = 0.0) -> A:
         """Returns the answer of another machine. For a long poll, `seconds` is how long that one may wait.
@@ -74,7 +82,7 @@ class FleetClient:
         except NobodyThere:
             raise await self._machines.away(machine) from None
         except NotConnected as error:
-            raise LinkDown(f"this machine has no connection to the fleet: {error}") from error
+            raise no_connection(str(error)) from error
         except BusError as error:
             raise MachineSilent(machine, str(error)) from error
         except UnreadableBody as error:

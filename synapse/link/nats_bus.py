@@ -37,6 +37,7 @@ from synapse.config.fleet import SEED_FILE, FleetConfig, fleet_folder
 from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import (
+    NO_CONNECTION,
     Arrival,
     BusError,
     MailboxFull,
@@ -504,7 +505,7 @@ class NatsBus:
 
     def _require(self) -> Connection:
         if self._connection is None:
-            raise NotConnected(f"there is no connection to the fleet's server: {self._problem}")
+            raise NotConnected(NO_CONNECTION + self._problem)
         return self._connection
 
     async def _wait_for_connection(self) -> Connection:

@@ -31,7 +31,7 @@ from synapse.config.fleet import SEED_FILE
 from synapse.core.loopback import is_loopback
 from synapse.core.override import override
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, NoReply, NoStream, NotAllowed, NotConnected, TooLarge
+from synapse.fleet.bus import KEY_REFUSED, BusError, NoReply, NoStream, NotAllowed, NotConnected, TooLarge
 from synapse.link.machine_keys import public_key
 
 log = logging.getLogger(__name__)
@@ -428,7 +428,7 @@ _EXPLANATIONS: Final[tuple[tuple[type[Exception], tuple[str, ...], str], ...]] =
     (
         nats_errors.Error,
         ("authorization", "authentication"),
-        "{address} refuses the key of this machine: it was removed from the fleet, or never was in it",
+        f"{{address}} {KEY_REFUSED}: it was removed from the fleet, or never was in it",
     ),
 )
 """The sentence for each kind of error whose text has one of the words, if there are any."""

@@ -23,7 +23,7 @@ from synapse.core.errors import Conflict, MachineAway, MachineNotFound
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.fleet.asks import AskFailed, Greet, Greeted, decode_answer, encode_ask
-from synapse.fleet.bus import Bus, BusError, NobodyThere, NoReply, NotConnected
+from synapse.fleet.bus import NO_CONNECTION, Bus, BusError, NobodyThere, NoReply, NotConnected
 from synapse.fleet.names import INCARNATIONS, KEYS, PRESENCE, ask_subject, is_machine_name
 from synapse.fleet.wire import NO_INCARNATION, Incarnation, UnreadableBody
 from synapse.link.key_mirror import take_over_revocation
@@ -367,7 +367,7 @@ async def _read_bucket(bus: Bus, bucket: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     if not bus.connected:
         # `watch` would wait for a connection, and with it everybody who asks for the status.
-        raise NotConnected(f"there is no connection to the fleet's server: {bus.problem}")
+        raise NotConnected(NO_CONNECTION + bus.problem)
     try:
         async with asyncio.timeout(READ_SECONDS), aclosing(bus.watch(bucket)) as changes:
             async for name, value in changes:

@@ -75,6 +75,8 @@ def test_a_fleet_from_its_creation_to_its_end(pair: World) -> None:
     assert config is not None
     assert config.allow == {}
     until(lambda: "removed from the fleet" in problem_of(box2), "the reason", lambda: problem_of(box2))
+    assert "`synapse fleet leave`, then join again" in box2.synapse("send", "codex@hub", "hello").err
+    assert "`synapse fleet leave`, then join again" in box2.synapse("fleet", "doctor").out
     box2.read("fleet", "stop")
     box2.read("fleet", "start")
     assert box2.read("fleet", "status")["connected"] is False

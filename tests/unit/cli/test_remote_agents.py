@@ -491,7 +491,11 @@ def test_nobody_is_told_that_no_agent_waits_on_a_machine_that_is_away(synapse: C
     link.join("box2")
     link.away["box2"] = "2020-01-01T00:00:00Z"
 
-    listed, as_json, top = synapse("approvals", "--all"), synapse("approvals", "--all", "--json"), synapse("top", "--once")
+    listed, as_json, top = (
+        synapse("approvals", "--all"),
+        synapse("approvals", "--all", "--json"),
+        synapse("top", "--once"),
+    )
 
     line = "box2 is away since 2020-01-01: not asked"
     assert listed.err.splitlines() == ["No agent that could be asked waits for a person.", line]

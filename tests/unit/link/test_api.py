@@ -10,12 +10,16 @@ import msgspec
 import pytest
 
 from synapse.core.errors import AgentNotFound, LinkDown, MachineAway, TaskNotFound, to_wire
+from synapse.core.override import override
+from synapse.dialects.dialect import WireRequest
+from synapse.fleet.asks import ReadTasks, TasksListed
 from synapse.fleet.bus import NotConnected
 from synapse.fleet.relay_io import OutboxRow, OutboxState
 from synapse.fleet.wire import NO_INCARNATION
 from synapse.link.api import LinkApi
-from synapse.link.asking import MachineSilent
-from synapse.link.presence import Lasting, Machine, Present
+from synapse.link.asking import FleetClient, MachineSilent
+from synapse.link.presence import Lasting, Machine, Machines, Present
+from tests.fakes.memory_engine import MemoryBus, MemoryEngine
 from tests.unit.link.test_database import ROW
 
 
@@ -28,6 +32,36 @@ async def test_without_a_connection_nobody_is_told_that_no_agent_waits() -> None
 
     with pytest.raises(LinkDown, match="nothing listens at box1:4222"):
         await api.approvals(cast("Any", None), cast("Any", None), cast("Any", SimpleNamespace(is_person=True)))
+
+
+@pytest.mark.parametrize(
+    ("problem", "hint"),
+    [
+        ("nothing listens at hub:4222", "synapse send --queue"),
+        ("hub:4222 refuses the key of this machine: it was removed", "synapse fleet leave"),
+    ],
+)
+async def test_a_machine_that_is_cut_off_is_told_why_once_and_what_helps(problem: str, hint: str) -> None:
+    class CutOff(MemoryBus):
+        @property
+        @override
+        def problem(self) -> str:
+            return problem
+
+    bus = CutOff(MemoryEngine(), "laptop")
+    bus.cut()
+    machines = Machines("laptop", bus, lambda _machine, _incarnation: None)
+    fleet = SimpleNamespace(machines=machines)
+    api = LinkApi(cast("Any", fleet), cast("Any", None), status=cast("Any", None), metrics=cast("Any", None))
+
+    with pytest.raises(LinkDown) as listing:
+        await api.agents(WireRequest("GET", "/fleet/agents"), cast("Any", None), cast("Any", None))
+    with pytest.raises(LinkDown) as asking:
+        await FleetClient("laptop", bus, machines).ask("box2", ReadTasks(), TasksListed)
+
+    for told in (listing.value, asking.value):
+        assert str(told) == f"this machine has no connection to the fleet: {problem}"
+        assert hint in told.hint
 
 
 async def test_machines_that_could_not_be_asked_for_questions_are_named() -> None:
