@@ -164,7 +164,9 @@ class Incoming:
         if handled.kind == MessageKind.SEND and message.kind == MessageKind.VOID:
             return None
         receipt = decode_relay(handled.receipt)
-        if not isinstance(receipt, Receipt):
+        if not isinstance(receipt, Receipt) or (
+            receipt.by != self._context.incarnation and receipt.outcome in _IN_STORE and handled.kind == message.kind
+        ):
             return None
         # `by` may have changed since, and `peer` is what this copy says.
         return msgspec.structs.replace(receipt, by=self._context.incarnation, peer=message.peer)
@@ -223,7 +225,7 @@ class Incoming:
     def _begin(self, key: tuple[str, int], work: _Work) -> None:
         machine, message = key[0], work.message
         match message.kind:
-            case MessageKind.SEND if message.peer == self._context.incarnation:
+            case MessageKind.SEND if message.peer == self._context.incarnation and not self._is_known(key):
                 call: HostCall = OpenTask(
                     machine=machine,
                     message_id=message.message_id,
@@ -278,7 +280,7 @@ class Incoming:
             case HostVoided():
                 return self._voided(key, message, outcome)
             case HostAbsent():
-                return self._receipt(message, Outcome.MOVED)
+                return self._receipt(message, Outcome.LOST if self._is_known(key) else Outcome.MOVED)
             case HostTold():
                 return self._receipt(message, Outcome.DONE)
             case _:
@@ -291,11 +293,15 @@ class Incoming:
             return self._receipt(message, Outcome.VOID, task_id=voided.task_id, end=voided.end)
         return self._receipt(message, Outcome.LOST)
 
+    def _is_known(self, key: tuple[str, int]) -> bool:
+        """Decides whether the message was handled before, and is worked on again because our store was restored."""
+        return key[1] in self._handled.get(key[0], {})
+
     def _had_task(self, key: tuple[str, int]) -> bool:
-        """Decides whether the message once had a task that was not canceled."""
+        """Decides whether the message once had, or may have had, a task that was not canceled."""
         handled = self._handled.get(key[0], {}).get(key[1])
         receipt = decode_relay(handled.receipt) if handled is not None else None
-        if not isinstance(receipt, Receipt) or receipt.outcome is not Outcome.ACCEPTED:
+        if not isinstance(receipt, Receipt) or receipt.outcome not in (Outcome.ACCEPTED, Outcome.VOID, Outcome.LOST):
             return False
         return receipt.end is None or receipt.end.state != TaskState.CANCELED
 
@@ -442,6 +448,10 @@ class Incoming:
 
 def _weight(event: Arrived) -> int:
     return max(len(event.body), LEAST_WEIGHT)
+
+
+_IN_STORE: Final = (Outcome.ACCEPTED, Outcome.VOID, Outcome.DONE)
+"""What a store knows. It may have been restored since an earlier incarnation said so: hosts are asked again."""
 
 
 def _error(error: SynapseError) -> bytes:

@@ -75,21 +75,17 @@ class Relay:
     ) -> tuple[Relay, list[Effect]]:
         """Returns the relay of `machine` and its first effects.
 
-        It has a new incarnation if it never had one, or if the store is not the one that the rows belong to.
+        It has a new incarnation if it never had one, or if the store is not the one that the rows belong to. What was
+        handled stays known: only hosts must be asked again.
         `new_nonce` returns a random text of 16 hexadecimal digits; `limits` bound the outbox.
         """
         why = _why_new(rows, mark)
-        if why:
-            # What was handled stood in a store that is gone: the ids are looked up again.
-            rows = replace(rows, handled=())
         identity = rows.identity or Identity(incarnation=NO_INCARNATION, store_id=mark.store_id)
         relay = cls(machine, identity, rows, new_nonce, limits)
         relay._context.now = now
         if why:
             relay._context.identity = replace(identity, store_id=mark.store_id)
             relay._context.write(TailRow())
-            for peer in rows.peers:
-                relay._context.write(replace(forget_below(peer), n=_ALL))
             relay._renew(why, 0)
         return relay, relay._flush()
 
@@ -226,8 +222,6 @@ LOG: Final = ""
 """Stands for the log among the machines."""
 JOINED: Final = "this machine has joined"
 """Why a machine has its first incarnation."""
-_ALL: Final = 2**62
-"""Above every number of a message."""
 
 
 def _why_new(rows: LinkRows, mark: StoreMark) -> str:

@@ -69,8 +69,8 @@ class Outcome(StrEnum):
     DONE = "done"
     """Final. The receiver of an `ended` has recorded it."""
     LOST = "lost"
-    """Final. The message was first sent to an earlier incarnation of the receiver, whose files may have held its task;
-    the present files do not. Nobody knows whether an agent got it."""
+    """Final. An earlier incarnation of the receiver was sent the message, or has accepted it; the present files do not
+    have its task. Nobody knows whether an agent got it."""
     MOVED = "moved"
     """The message names another incarnation of the receiver than `by`, and no host knows its id. See `lost`: the sender
     decides, because it knows whether an earlier copy went out."""

@@ -147,7 +147,7 @@ class World:
                 machine.files.store.append("beat", self.new_salt())
             else:
                 machine.files.store.append(f"note {self.random.randrange(9)}", self.new_salt())
-            self._settle_down()
+            self.settle_down()
 
     def _canceled_message_comes_back(self) -> None:
         """A message was canceled, later ones were delivered, and then the sender's file is a backup with it."""
@@ -156,29 +156,29 @@ class World:
         for machine in self.machines.values():
             if machine.link is not None:
                 self.show(machine.link)
-        self._settle_down()
+        self.settle_down()
         self.accidents.cut_off(receiver)
         self.submit(sender, "b", queue=True)
-        self._settle_down()
+        self.settle_down()
         self.accidents.save(sender)
-        self._empty_pending()  # no copy of the message is under way
+        self.empty_pending()  # no copy of the message is under way
         assert sender.link is not None
         self.give(sender.link, Recalled(token=sender.link.new_token(), message_id="m0"))
-        self._empty_pending()
+        self.empty_pending()
         self.accidents.heal(receiver)
         for _ in range(3):
-            self._settle_down()
+            self.settle_down()
         for _ in range(2):
             self.submit(sender, "b", queue=True)
-            self._settle_down()
-            self._settle_down()
+            self.settle_down()
+            self.settle_down()
         self.stop(sender)
         self.witness.link_restored(sender)
         sender.files.link = sender.saved[-1].link.copy()
         self.start(sender)
         self.connect(sender)
         for _ in range(3):
-            self._settle_down()
+            self.settle_down()
         self.is_calm = False
 
     # Steps
@@ -316,19 +316,19 @@ class World:
                 machine.is_cut_off = False
                 self.connect(machine)
                 for _ in range(12):
-                    self._settle_down()
+                    self.settle_down()
                     self.deliver_mail(machine.link or self.links()[0])
                 self.accidents.cut_off(machine)
-                self._settle_down()
+                self.settle_down()
                 self.now += 3600.0
         self.witness.judge_mail(self, begun)
 
-    def _settle_down(self) -> None:
-        self._empty_pending()
+    def settle_down(self) -> None:
+        self.empty_pending()
         self._hosts_finish()
         self.time_passes(longest=30.0)
 
-    def _empty_pending(self) -> None:
+    def empty_pending(self) -> None:
         for _ in range(500):
             if not self.pending:
                 break

@@ -24,6 +24,7 @@ from synapse.fleet.relay_io import (
     Effect,
     EndedTask,
     Event,
+    FindTask,
     HandledRow,
     HostAbsent,
     HostAccepted,
@@ -31,6 +32,7 @@ from synapse.fleet.relay_io import (
     HostOutcome,
     HostTold,
     HostUnknown,
+    HostVoided,
     Identity,
     KeepMail,
     LinkRows,
@@ -59,6 +61,7 @@ from synapse.fleet.relay_io import (
     Way,
 )
 from synapse.fleet.wire import (
+    NO_INCARNATION,
     End,
     FindMessage,
     Found,
@@ -870,6 +873,87 @@ def test_a_message_for_an_earlier_incarnation_of_ours_opens_nothing() -> None:
     shell.host(HostAbsent())
 
     assert shell.answer().outcome is Outcome.MOVED
+
+
+def with_restored_store(outcome: Outcome, end: End | None = None, kind: MessageKind = MessageKind.SEND) -> Shell:
+    """Returns a machine that has given a receipt, and whose store was then restored."""
+    given = Receipt(incarnation=THEM, n=1, message_id="theirs-1", outcome=outcome, by=US, end=end)
+    row = HandledRow(
+        machine="box2", incarnation=THEM, n=1, message_id="theirs-1", kind=kind, receipt=encode_relay(given)
+    )
+    rows = LinkRows(
+        identity=Identity(incarnation=US, store_id="s"),
+        tail=TailRow(seq=9, mark="row"),
+        handled=(row,),
+        peers=(PeerRow(machine="box2", incarnation=THEM),),
+    )
+    shell = Shell(rows, StoreMark(store_id="s", last_seq=4, mark=""))
+    shell.give(Connected())
+    assert shell.relay.incarnation.counter == 2
+    return shell
+
+
+@pytest.mark.parametrize("named", [NO_INCARNATION, US, None])
+def test_a_task_that_a_restored_store_lost_is_lost_whatever_incarnation_a_copy_names(named: Incarnation | None) -> None:
+    shell = with_restored_store(Outcome.ACCEPTED)
+
+    shell.receive(message(peer=named or shell.relay.incarnation))
+    question = shell.take(AskHost)
+    assert question.call == FindTask(machine="box2", message_id="theirs-1")
+    shell.give(HostAnswered(token=question.token, outcome=HostAbsent()))
+
+    assert shell.answer().outcome is Outcome.LOST
+
+
+def test_a_task_that_a_restored_store_still_has_is_accepted() -> None:
+    shell = with_restored_store(Outcome.ACCEPTED)
+
+    shell.receive(message(peer=NO_INCARNATION))
+    shell.host(HostAccepted(task_id="t1"))
+
+    answer = shell.answer()
+    assert (answer.outcome, answer.by) == (Outcome.ACCEPTED, shell.relay.incarnation)
+
+
+@pytest.mark.parametrize("state", ["completed", "canceled"])
+def test_a_cancel_is_repeated_on_a_restored_store(state: str) -> None:
+    shell = with_restored_store(Outcome.VOID, End(state=state), MessageKind.VOID)
+
+    shell.receive(message(kind=MessageKind.VOID, peer=NO_INCARNATION))
+    shell.host(HostVoided(task_id="t1", end=End(state="canceled"), known=False))
+
+    assert shell.answer().outcome is (Outcome.VOID if state == "canceled" else Outcome.LOST)
+
+
+def test_a_message_whose_task_is_lost_cannot_be_canceled_for_sure() -> None:
+    shell = with_restored_store(Outcome.LOST)
+
+    shell.receive(message(kind=MessageKind.VOID, peer=NO_INCARNATION))
+    shell.host(HostVoided(task_id="t1", end=End(state="canceled"), known=False))
+
+    assert shell.answer().outcome is Outcome.LOST
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [(Outcome.REFUSED, MessageKind.SEND), (Outcome.LOST, MessageKind.SEND), (Outcome.VOID, MessageKind.VOID)],
+)
+def test_a_message_that_was_refused_lost_or_canceled_is_not_opened_by_a_restored_store(
+    outcome: Outcome, kind: MessageKind
+) -> None:
+    shell = with_restored_store(outcome, End(state="canceled"), kind)
+
+    shell.receive(message(peer=shell.relay.incarnation))
+
+    assert shell.answer().outcome is outcome
+
+
+def test_an_end_is_told_again_to_a_restored_store() -> None:
+    shell = with_restored_store(Outcome.DONE, kind=MessageKind.ENDED)
+
+    shell.receive(message(kind=MessageKind.ENDED, ends="m", end=End(state="completed")))
+
+    assert isinstance(shell.take(AskHost).call, TellEnd)
 
 
 def test_a_kind_of_a_newer_version_is_refused_with_a_sentence() -> None:
