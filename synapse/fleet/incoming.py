@@ -256,7 +256,12 @@ class Incoming:
 
     def _ask(self, key: tuple[str, int], work: _Work, call: HostCall) -> None:
         self._works[key] = work
-        self._context.at_once(AskHost(token=self._context.token(partial(self._host_answered, key)), call=call))
+        ask = AskHost(token=self._context.token(partial(self._host_answered, key)), call=call)
+        if work.message.prev:
+            # That one may be refused a moment ago. If this is not durable, a copy of it could be opened after this one.
+            self._context.then(ask)
+        else:
+            self._context.at_once(ask)
 
     def _host_answered(self, key: tuple[str, int], event: HostAnswered) -> None:
         work = self._works[key]

@@ -30,6 +30,7 @@ from synapse.fleet.relay_io import (
     HostAccepted,
     HostAnswered,
     HostOutcome,
+    HostRefused,
     HostTold,
     HostUnknown,
     HostVoided,
@@ -854,6 +855,19 @@ def test_a_message_whose_predecessor_is_being_handled_follows_it() -> None:
     assert shell.take(AskHost).call == OpenTask(
         machine="box2", message_id="theirs-2", target="claude", task_id="t2", queue=False, body=b""
     )
+
+
+def test_a_message_is_opened_only_after_it_is_durable_that_its_predecessor_was_refused() -> None:
+    shell = connected()
+    shell.receive(message(n=1))
+    shell.receive(message(n=2, prev=1))
+    asked = HostAnswered(token=shell.take(AskHost).token, outcome=HostRefused(error=b"{}"))
+
+    effects = shell.relay.step(100.0, asked)
+
+    (store,) = [effect for effect in effects if isinstance(effect, Store)]
+    assert not any(isinstance(effect, AskHost) for effect in effects)
+    assert any(isinstance(effect, AskHost) for effect in shell.relay.step(100.0, Stored(token=store.token)))
 
 
 def test_an_older_incarnation_of_the_sender_is_stale() -> None:
