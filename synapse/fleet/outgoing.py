@@ -310,6 +310,9 @@ class Outgoing:
         if self._in_flight.get(row.to, 0) >= MOST_IN_FLIGHT:
             self._schedule(sending, context.now + SHORT_PAUSE)
             return
+        if self._follows_several(row):
+            self._schedule(sending, context.now + LONGEST_PAUSE)
+            return
         sending.tries += 1
         sending.row = replace(row, attempts=row.attempts + 1)
         self._request(sending, self._message(row), self._request_ended)
@@ -366,6 +369,25 @@ class Outgoing:
             if n < row.n and may_be_same_agent(self._sending[self._open[row.to][n]].row.target, row.target):
                 return n
         return 0
+
+    def _follows_several(self, row: OutboxRow) -> bool:
+        """Decides whether a message must stay here: it follows messages to several agents, and can name only one.
+
+        `_leave_open` lets it go. An earlier one to the same name waits for all before itself, so the search ends there.
+        """
+        if not row.target or "@" in row.target:
+            return False
+        before: set[str] = set()
+        for n in reversed(self._open[row.to]):
+            target = self._sending[self._open[row.to][n]].row.target
+            if n >= row.n or not may_be_same_agent(target, row.target):
+                continue
+            if target == row.target:
+                return False
+            before.add(target)
+            if len(before) > 1:
+                return True
+        return False
 
     def _request_ended(self, sending: _Sending, event: PeerAnswered) -> None:
         if event.nobody:

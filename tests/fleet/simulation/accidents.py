@@ -141,8 +141,8 @@ class Accidents:
                 self._world.connect(one)
 
     def _rename(self, machine: Machine) -> None:
-        """Lets a name resolve to another inbox."""
-        target = self._random.choice(self._world.targets)
+        """Lets a name without a folder resolve to another inbox."""
+        target = self._random.choice([target for target in self._world.targets if "@" not in target])
         machine.inboxes[target] = f"{target}-{self._random.randint(1, 2)}"
 
     def _start_or_stop_agent(self, machine: Machine) -> None:

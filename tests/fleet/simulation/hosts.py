@@ -92,9 +92,10 @@ class Hosts:
         if call.target in machine.away:
             self._witness.refused(machine.name, key)
             return HostRefused(error=b"{}")
-        self._witness.opened(machine.name, key)
+        inbox = machine.inboxes[call.target]
+        self._witness.opened(machine.name, key, inbox)
         task_id = call.task_id if call.machine != ROGUE else f"r{self._world.new_salt()}"
-        task = SimTask(task_id, key, machine.inboxes[call.target], "queued")
+        task = SimTask(task_id, key, inbox, "queued")
         machine.files.store.open(task, self._world.new_salt(), claim=self.claims_ids)
         return HostAccepted(task_id=task_id)
 

@@ -10,8 +10,8 @@ from synapse.fleet.relay import Relay
 from synapse.fleet.relay_io import Store
 from tests.fleet.simulation.files import Files, HostStore, LinkDb, ReplicaDb
 
-TARGETS = ("x", "y")
-"""The names of agents."""
+TARGETS = (("x",), ("x", "y"), ("x", "x@1", "x@2"))
+"""The names of agents that a run uses. With a folder a name always means the same agent, without one it may change."""
 
 
 class SimLink:
@@ -51,6 +51,6 @@ class Machine:
         self.link: SimLink | None = None
         self.is_cut_off = False
         self.skew = random.choice((0.0, 0.0, 7200.0, -86400.0))
-        self.inboxes = {target: f"{target}-1" for target in TARGETS}
+        self.inboxes = {"x": "x-1", "y": "y-1", "x@1": "x-1", "x@2": "x-2"}
         self.away: set[str] = set()
         """The names of agents that are not running."""

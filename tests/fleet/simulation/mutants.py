@@ -66,6 +66,10 @@ def _no_prev(_self: Outgoing, _row: OutboxRow) -> int:
     return 0
 
 
+def _never_held(_self: Outgoing, _row: OutboxRow) -> bool:
+    return False
+
+
 def _highest_open(self: Outgoing, machine: str) -> int:
     return next(reversed(self._open[machine]))
 
@@ -189,6 +193,7 @@ def _position_before_ends(self: World, link: SimLink) -> None:
 
 MUTANTS: dict[str, Change] = {
     "no_prev": Change(Outgoing, "_prev", _no_prev),
+    "bare_name_not_held": Change(Outgoing, "_follows_several", _never_held),
     "ids_not_compared": Change(Incoming, "_is_same", _any_id),
     "silent_below": Change(Incoming, "_judge", _silent_below),
     "void_without_claim": Change(Hosts, "claims_voids", False),

@@ -460,7 +460,43 @@ def test_agents_of_one_profile_in_two_folders_do_not_wait_for_each_other() -> No
 
     sent = shell.requested()
 
-    assert {one: sent[one].prev for one in sent} == {"a": 0, "b": 0, "any": 2, "a2": 3}
+    assert {one: sent[one].prev for one in sent} == {"a": 0, "b": 0, "a2": 3}
+
+
+@pytest.mark.parametrize(("first", "prev"), [("a", 2), ("b", 1)])
+def test_a_name_without_a_folder_goes_when_it_follows_the_messages_of_one_agent(first: str, prev: int) -> None:
+    shell = connected()
+    shell.submit(message_id="a", target="codex@/a")
+    shell.submit(message_id="b", target="codex@/b")
+    shell.submit(message_id="any", target="codex")
+    shell.submit(message_id="any2", target="codex")
+    requests = [effect for effect in shell.effects if isinstance(effect, RequestPeer)]
+    assert {one: sent.prev for one, sent in shell.requested().items()} == {"a": 0, "b": 0, "any2": 3}
+
+    request = requests["ab".index(first)]
+    shell.give(PeerAnswered(token=request.token, reply=receipt_for(request, Outcome.ACCEPTED, task_id="t")))
+
+    assert {one: sent.prev for one, sent in shell.requested().items()} == {"any": prev}
+
+
+def test_a_name_without_a_folder_goes_by_mail_when_it_follows_the_messages_of_one_agent() -> None:
+    shell = connected()
+    shell.submit(message_id="a", target="codex@/a", queue=True)
+    shell.submit(message_id="b", target="codex@/b", queue=True)
+    shell.submit(message_id="any", target="codex", queue=True)
+    shell.give(Recalled(token=2, message_id="any"))
+    requests = [effect for effect in shell.effects if isinstance(effect, RequestPeer)]
+    assert list(shell.requested()) == ["a", "b"]
+
+    receipt = receipt_for(requests[0], Outcome.ACCEPTED, task_id="t")
+    shell.give(Arrived(token=7, way=Way.MAIL, machine="box2", body=receipt))
+
+    request = shell.take(RequestPeer)
+    sent = decode_relay(request.body)
+    assert isinstance(sent, RelayedMessage)
+    assert (sent.kind, sent.prev) == (MessageKind.VOID, 2)
+    shell.give(PeerAnswered(token=request.token, nobody=True))
+    assert shell.has(KeepMail)
 
 
 def test_the_next_message_to_each_agent_goes_when_the_one_they_waited_for_is_accepted() -> None:
