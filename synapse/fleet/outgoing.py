@@ -412,7 +412,8 @@ class Outgoing:
             return
         sending.fresh = False
         self._pause(sending)
-        if row.queue and sending.mail_due <= self._context.now:
+        # Later messages may be kept behind the cancel of a message that was not to be kept.
+        if (row.queue or row.kind == MessageKind.VOID) and sending.mail_due <= self._context.now:
             self._mail(sending)
         self._report(sending)
 

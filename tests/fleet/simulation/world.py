@@ -188,7 +188,7 @@ class World:
         self.is_calm = False
 
     def _name_means_one_of_two_agents(self) -> None:
-        """Messages to two agents, then one to a name that may mean either; the copy to the one that it means is lost."""
+        """Messages to two agents, then one to a name that may mean either. What it must not overtake was lost."""
         self.is_calm = True
         self.targets = TARGETS[-1]
         sender, receiver = self.machines["a"], self.machines["b"]
@@ -298,9 +298,7 @@ class World:
                 self.give(link, Tick())
 
     def _days_pass(self) -> None:
-        for _ in range(len(self.pending)):  # no request, and no question to a host, takes days
-            if self.pending:
-                self.take_pending()
+        self.empty_pending()  # no request, no question to a host and no commit takes days
         self.pending = [item for item in self.pending if item[1] != self._deliver]
         self.now += self.random.choice((1, 9)) * DAY
 

@@ -302,6 +302,23 @@ def test_a_cancel_in_the_mail_does_not_expire() -> None:
     assert shell.take(KeepMail).ttl is None
 
 
+def test_the_cancel_of_a_message_that_was_not_to_be_kept_goes_by_mail_and_the_message_does_not() -> None:
+    shell = connected()
+    shell.submit()
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token))
+    shell.now += 40
+    shell.give(Tick())
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+    assert not shell.has(KeepMail)
+
+    shell.give(Recalled(token=2, message_id="m"))
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+
+    kept = decode_relay(shell.take(KeepMail).body)
+    assert isinstance(kept, RelayedMessage)
+    assert kept.kind == MessageKind.VOID
+
+
 def test_copies_in_the_mail_have_different_ids() -> None:
     shell = connected()
     shell.submit(queue=True)

@@ -29,23 +29,41 @@ class Pair:
         for _ in range(times):
             self.world.settle_down()
 
-    def send(self, target: str = "x", *, queue: bool) -> str:
-        """Sends a message from `a` to `b`; returns its id."""
+    def submit(self, *, queue: bool) -> str:
+        """Lets a person send a message from `a` to `b`; returns its id."""
         link, number = self.a.link, len(self.world.witness.sent)
         assert link is not None
         event = Submitted(
             token=link.new_token(),
             to="b",
             message_id=f"m{number}",
-            target=target,
+            target="x",
             task_id=f"t{number}",
             body=b"hello",
             queue=queue,
         )
         self.world.witness.submitted("a", event, number)
         self.world.give(link, event)
-        self.world.empty_pending()
         return event.message_id
+
+    def send(self, *, queue: bool) -> str:
+        """Sends a message from `a` to `b`, and lets everything happen that needs no time; returns its id."""
+        message_id = self.submit(queue=queue)
+        self.world.empty_pending()
+        return message_id
+
+    def take_turns(self, times: int) -> None:
+        """Lets the machines be there by turns, `b` first, each for an hour."""
+        for machine, other in ((self.b, self.a), (self.a, self.b)) * times:
+            self.world.accidents.cut_off(other)
+            machine.is_cut_off = False
+            self.world.connect(machine)
+            assert machine.link is not None
+            for _ in range(6):
+                self.settle(1)
+                self.world.deliver_mail(machine.link)
+            self.settle(1)
+            self.world.now += 3600.0
 
     def state(self, message_id: str) -> OutboxState:
         return self.a.files.link.outbox[message_id].state
@@ -61,6 +79,27 @@ class Pair:
         self.world.witness.store_restored(machine, saved)
         machine.files.store = saved.copy()
         self.start(machine)
+
+
+def test_mail_behind_a_plain_message_without_an_answer_arrives_though_the_machines_never_meet() -> None:
+    pair = Pair()
+    for machine in (pair.a, pair.b):
+        machine.skew = 0.0
+        pair.start(machine)
+    pair.settle()
+    plain = pair.submit(queue=False)
+    assert pair.a.link is not None
+    while not pair.a.link.requests:
+        pair.world.take_pending()
+    pair.world.accidents.cut_off(pair.b)  # the copy is lost on the way
+    pair.settle()
+    assert pair.state(plain) is OutboxState.OPEN
+    pair.take_turns(6)
+    kept = pair.send(queue=True)
+
+    pair.take_turns(12)
+
+    assert (pair.state(plain), pair.state(kept)) == (OutboxState.VOID, OutboxState.SETTLED)
 
 
 @pytest.mark.parametrize("ships_log", [False, True])
