@@ -70,8 +70,6 @@ MOST_IN_WORK: Final = 64 * 1024 * 1024
 LEAST_WEIGHT: Final = 128 * 1024
 """A machine has so many bytes in work here at most, and each of its messages counts as LEAST_WEIGHT or more: 512 small
 ones, as many as the engine delivers at a time. What comes above that is asked for again later."""
-MOST_HANDLED: Final = 100_000
-"""How many messages of a machine are remembered above its floor, which its oldest open message holds back."""
 
 
 @dataclass(slots=True)
@@ -177,7 +175,7 @@ class Incoming:
 
     def _work(self, event: Arrived, message: RelayedMessage) -> None:
         key = (event.machine, message.n)
-        if self._has_enough(event.machine, message):
+        if self._has_enough(event.machine):
             self._answer(event, self._receipt(message, Outcome.LATER))
             return
         busy = self._works.get(key)
@@ -199,17 +197,9 @@ class Incoming:
         self._weights[event.machine] += _weight(event)
         self._begin(key, _Work(message, [event]))
 
-    def _has_enough(self, machine: str, message: RelayedMessage) -> bool:
-        """Decides whether a machine has so much here that no more is taken now: one must not exhaust another's link.
-
-        Nothing is forgotten for that, so no message can be taken twice.
-        """
-        if self._weights[machine] >= MOST_IN_WORK:
-            return True
-        handled = self._handled.get(machine, {})
-        if len(handled) >= MOST_HANDLED:
-            self._raise_floor(machine, message.floor)
-        return len(handled) >= MOST_HANDLED and message.n not in handled
+    def _has_enough(self, machine: str) -> bool:
+        """Decides whether a machine has so much in work here that no more is taken now."""
+        return self._weights[machine] >= MOST_IN_WORK
 
     def _must_wait(self, machine: str, message: RelayedMessage) -> bool:
         """Decides whether an earlier message to the same target is still to come.
@@ -430,7 +420,7 @@ class Incoming:
     # Questions
 
     def _find(self, event: Arrived, question: FindMessage) -> None:
-        if self._weights[event.machine] >= MOST_IN_WORK:
+        if self._has_enough(event.machine):
             self._context.then(Answer(token=event.token, body=encode_relay(Problem(code=NOT_NOW))))
             return
         self._weights[event.machine] += _weight(event)

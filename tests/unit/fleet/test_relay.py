@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from synapse.fleet import incoming
 from synapse.fleet.incoming import LEAST_WEIGHT, MOST_IN_WORK
 from synapse.fleet.relay import Relay
 from synapse.fleet.relay_io import (
@@ -867,24 +866,6 @@ def test_a_machine_that_sends_on_and_on_is_asked_to_come_later_and_others_are_se
     assert set(outcomes(shell)) == {Outcome.ACCEPTED}
 
     shell.receive(message(n=10_000))
-    shell.host(HostAccepted(task_id="t"))
-    assert shell.answer().outcome is Outcome.ACCEPTED
-
-
-def test_a_machine_whose_floor_stays_behind_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MOST_HANDLED", 3)
-    shell = connected()
-    for n in (1, 2, 3):
-        shell.receive(message(n=n))
-        shell.host(HostAccepted(task_id="t"))
-        assert shell.answer().outcome is Outcome.ACCEPTED
-
-    shell.receive(message(n=4))
-    assert shell.answer().outcome is Outcome.LATER
-    shell.receive(message(n=3))
-    assert shell.answer().outcome is Outcome.ACCEPTED, "what is remembered has its receipt"
-
-    shell.receive(message(n=4, floor=3))
     shell.host(HostAccepted(task_id="t"))
     assert shell.answer().outcome is Outcome.ACCEPTED
 
