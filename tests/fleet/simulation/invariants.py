@@ -19,8 +19,8 @@
 - A task that the backup does not hold: its message is not delivered a second time, if the link notices the restored
   store: 1 holds in full. The link notices it when its own position in the log, the engine or a replica is beyond the
   backup; when none of them is, no file knows that the message ever came, and a copy that the sender still repeats is
-  delivered. Excused from 1, 3 and 4 are messages whose tasks were forgotten by a restore that went unnoticed until the
-  link had connected.
+  delivered. A link that does not notice it by its own position breaks 1 at its start, whatever follows. Excused from 1,
+  3 and 4 are messages whose tasks were forgotten by a restore that went unnoticed until the link had connected.
 - What waiters were told stands in the store: a restored one may not have it (2).
 
 If the sender's file, the receiver's file and the receiver's store are all backups, a message that all three have
@@ -42,7 +42,16 @@ from typing import TYPE_CHECKING
 
 from synapse.fleet.log import START, Batch, decode_batch
 from synapse.fleet.outgoing import may_be_same_agent
-from synapse.fleet.relay_io import Identity, OutboxRow, OutboxState, PeerRow, Submitted, Write
+from synapse.fleet.relay_io import (
+    Identity,
+    LinkRows,
+    OutboxRow,
+    OutboxState,
+    PeerRow,
+    StoreMark,
+    Submitted,
+    Write,
+)
 from synapse.fleet.wire import Incarnation, MessageKind, RelayedMessage, decode_relay
 from tests.fleet.simulation.files import HostStore, Key
 
@@ -249,6 +258,13 @@ class Witness:
         if identity is not None:
             self.machine(machine.name).tainted.add(identity.incarnation)
         self.machine(machine.name).is_unnoticed = True
+
+    def started(self, machine: str, incarnation: Incarnation, rows: LinkRows, mark: StoreMark) -> None:
+        """A link has started: it must notice a store that its own position in the log shows to be restored."""
+        is_shorter = mark.last_seq < rows.tail.seq
+        is_other = bool(mark.mark and rows.tail.mark) and mark.mark != rows.tail.mark
+        if rows.identity is not None and incarnation == rows.identity.incarnation and (is_shorter or is_other):
+            raise Broken(1, f"{machine} goes on with a restored store, which does not have all it has handled")
 
     def connected(self, machine: str, incarnation: Incarnation, before: Identity | None) -> None:
         """The link has connected; a restored store that it has not noticed yet may deliver again what it forgot."""

@@ -22,8 +22,10 @@ from synapse.fleet.relay_io import (
     Arrived,
     Effect,
     HandledRow,
+    HostCall,
     LinkRows,
     MailKept,
+    OpenTask,
     OutboxRow,
     OutboxState,
     Store,
@@ -134,6 +136,13 @@ def _any_incarnation(self: Incoming, event: Arrived, message: RelayedMessage) ->
     _message_of_peer(self, event, msgspec.structs.replace(message, peer=self._context.incarnation))
 
 
+_ask = Incoming._ask
+
+
+def _asked_as_another(self: Incoming, key: tuple[str, int], work: Any, call: HostCall) -> None:
+    _ask(self, key, work, replace(call, machine="b") if isinstance(call, OpenTask) else call)
+
+
 def _early(self: RelayContext) -> list[Effect]:
     effects: list[Effect] = [*self._at_once, *self._after]
     if self._writes:
@@ -207,6 +216,7 @@ MUTANTS: dict[str, Change] = {
     "refused_though_sent": Change(Outgoing, "_nobody_there", _refused_though_sent),
     "same_once_id": Change(Outgoing, "_once", _same_once),
     "any_incarnation": Change(Incoming, "_message", _any_incarnation),
+    "opened_as_another": Change(Incoming, "_ask", _asked_as_another),
     "store_not_compared": Change(relay, "_why_new", _any_store),
     "digest_not_chained": Change(log, "chained", _unchained),
     "batch_before_mark": Change(Shipper, "_cut", _published_first),

@@ -394,8 +394,10 @@ class World:
 
     def start(self, machine: Machine) -> None:
         files = machine.files
-        mark = files.store.look(files.link.tail)
-        relay, effects = Relay.load(self.now + machine.skew, machine.name, files.link.rows(), mark, self.new_nonce)
+        rows = files.link.rows()
+        mark = files.store.look(rows.tail)
+        relay, effects = Relay.load(self.now + machine.skew, machine.name, rows, mark, self.new_nonce)
+        self.witness.started(machine.name, relay.incarnation, rows, mark)
         shipper = Shipper(machine.name, relay.incarnation, 1, files.link.chain)
         link = SimLink(machine, relay, shipper, Replica(files.replica.heads.values()))
         machine.link = link
