@@ -242,7 +242,8 @@ INSERT OR IGNORE INTO unread (log, origin_seq, task_id, version, body, message_i
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: unread_rows
-SELECT origin_seq, task_id, version, body, message_id, digest FROM unread WHERE log = ? ORDER BY origin_seq LIMIT ?;
+SELECT origin_seq, task_id, version, body, message_id, digest
+FROM unread WHERE log = ? AND origin_seq > ? ORDER BY origin_seq LIMIT ?;
 
 -- name: count_unread
 SELECT log, COUNT(*) FROM unread GROUP BY log;

@@ -302,17 +302,16 @@ class ReplicaFile:
 
     def _read_again(self, log: ReplicaLog) -> None:
         """Applies the rows that were kept unread, as far as this version can read them."""
-        rows = self._connection.execute(query("unread_rows"), (log.number, _READ_AGAIN)).fetchall()
-        if not rows:
-            return
-        with transaction(self._connection):
-            batch = _Rows(self, log, 0)
-            for seq, *fields in rows:
-                if batch.apply(seq, StoredAppend(*fields)):
-                    self._connection.execute(query("delete_unread"), (log.number, seq))
-            batch.write()
-        if self._committed(batch):
-            self._read_again(log)
+        last = 0
+        while rows := self._connection.execute(query("unread_rows"), (log.number, last, _READ_AGAIN)).fetchall():
+            with transaction(self._connection):
+                batch = _Rows(self, log, 0)
+                for seq, *fields in rows:
+                    if batch.apply(seq, StoredAppend(*fields)):
+                        self._connection.execute(query("delete_unread"), (log.number, seq))
+                batch.write()
+            self._committed(batch)
+            last = rows[-1][0]
 
     def _committed(self, batch: _Rows) -> int:
         """Remembers the tasks of a committed transaction, and wakes the readers; returns how many events it had."""

@@ -14,7 +14,7 @@ import pytest
 from synapse.core.errors import TaskNotFound
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
-from synapse.fleet.log import Replica, Taken
+from synapse.fleet.log import LogRow, Mark, Replica, ReplicaHead, Taken
 from synapse.store.codec import encode_events
 from synapse.store.log_rows import StoredAppend, encode_append
 from synapse.store.replica import ReplicaFile
@@ -200,6 +200,45 @@ async def test_rows_of_a_newer_version_are_kept_until_it_can_read_them(
 
     assert (await reader.load(numbered(1))).state is TaskState.SUBMITTED
     assert rows_in(file, box2) == box2.rows()
+
+
+async def test_rows_that_no_version_can_read_do_not_hide_those_behind_them(
+    box2: ShippedMachine, file: ReplicaFile, reader: ReplicaStore, path: Path
+) -> None:
+    await box2.keep(opened(numbered(1)))
+    await box2.keep(moved(TaskState.WORKING, numbered(1)))
+    damaged = encode_append(StoredAppend(numbered(2), 1, "?", None, None))
+    rows = [LogRow(seq, damaged) for seq in range(1, 1501)] + [LogRow(2000 + row.seq, row.data) for row in box2.rows()]
+    head = ReplicaHead(machine="box2", incarnation=box2.incarnation, mark=Mark(rows[-1].seq, b"x" * 16))
+    file.take(Taken(head=head, rows=tuple(rows), schema=SCHEMA + 1), NOW)
+
+    ReplicaFile.open(path).close()  # as the next version would
+
+    assert (await reader.load(numbered(1))).state is TaskState.WORKING
+    assert file.unread() == {"box2": 1500}
+
+
+async def test_the_tasks_of_a_machine_that_comes_back_under_another_name_stay_with_the_old_name(
+    box2: ShippedMachine, file: ReplicaFile, reader: ReplicaStore
+) -> None:
+    for n in (1, 2):
+        await box2.keep(opened(numbered(n), inbox="codex"))
+    await box2.keep(moved(TaskState.CANCELED, numbered(1)))
+    take_all(file, box2.batches())
+
+    box2.name = "box3"
+    box2.renew()
+    await box2.keep(moved(TaskState.CANCELED, numbered(2)))
+    await box2.keep(opened(numbered(3), inbox="codex"))
+    take_all(file, box2.batches())
+
+    seen = [await reader.load(numbered(n)) for n in (1, 2, 3)]
+    assert [(task.inbox, task.state) for task in seen] == [
+        ("box2!codex", TaskState.CANCELED),
+        ("box2!codex", TaskState.SUBMITTED),
+        ("box3!codex", TaskState.SUBMITTED),
+    ]
+    assert file.unread() == {"box3": 4}
 
 
 async def test_a_text_in_another_form_is_kept_as_it_came(
