@@ -68,7 +68,7 @@ class FleetLog:
             except (AgentNotFound, AmbiguousTarget) as error:
                 raise not_found_there(error, on_machine(agent, self.machine)) from None
             texts: list[str] = answer.get("tasks") or []
-            found += [task for text in texts if wanted(task := self.shown(_task(text)))]
+            found += [task for text in texts if wanted(task := self.shown(task_of_answer(text)))]
             cursor = str(answer.get("next_cursor") or "")
             if not cursor or len(found) >= limit:
                 break
@@ -107,9 +107,9 @@ class FleetLog:
         updates: list[Update] = []
         for fields in objects_in(answer, "events"):
             task_id = str(fields.get("task_id"))
-            for event in _events(task_id, str(fields.get("event"))):
+            for event in events_of_answer(task_id, str(fields.get("event"))):
                 known = fields.get("task")
-                task = _task(known) if known else _rebuilt(tasks.get(task_id), event)
+                task = task_of_answer(known) if known else rebuilt(tasks.get(task_id), event)
                 tasks[task_id] = task
                 updates.append(Update(int(fields["seq"]), event, self.shown(task)))
         kept = answer.get("task")
@@ -118,7 +118,7 @@ class FleetLog:
             int(answer.get("seq") or 0),
             more=answer.get("more") is True,
             left_out=int(answer.get("left_out") or 0),
-            kept=self.shown(_task(kept)) if kept else None,
+            kept=self.shown(task_of_answer(kept)) if kept else None,
         )
 
     def shown(self, task: Task) -> Task:
@@ -129,21 +129,24 @@ class FleetLog:
         return replace(task, agent_id=agent_id, inbox=remote_inbox(task.inbox, self.machine))
 
 
-def _task(text: str) -> Task:
+def task_of_answer(text: str) -> Task:
+    """Reads a task that another machine sent. Raises SynapseError."""
     try:
         return read_task(text)
     except UNREADABLE as error:
         raise _unreadable("a task") from error
 
 
-def _events(task_id: str, text: str) -> list[TaskEvent]:
+def events_of_answer(task_id: str, text: str) -> list[TaskEvent]:
+    """Reads events of a task that another machine sent. Raises SynapseError."""
     try:
         return read_events(TaskId(task_id), text)
     except UNREADABLE as error:
         raise _unreadable("an event") from error
 
 
-def _rebuilt(known: Task | None, event: TaskEvent) -> Task:
+def rebuilt(known: Task | None, event: TaskEvent) -> Task:
+    """Returns the task after an event that another machine sent. Raises SynapseError."""
     try:
         return rebuild(known, (event,))
     except UNREADABLE as error:

@@ -127,6 +127,7 @@ async def test_shipped_logs_have_a_limit_also_on_a_server_with_little_space(serv
 
 async def test_mail_goes_away_when_its_time_is_over(server: NatsServer) -> None:
     async with pair_on(server) as pair:
+        assert isinstance(pair.laptop, NatsBus)
         subject = names.mail_subject(pair.box2_name, pair.laptop_name)
         await pair.laptop.keep(subject, b"short", once="7.1.1", ttl=0.3)
         await pair.laptop.keep(subject, b"long", once="7.2.1", ttl=3600.0)
@@ -160,7 +161,8 @@ async def test_a_mailbox_of_an_older_version_keeps_mail_and_learns_to_let_it_exp
 async def kept_on(bus: NatsBus, subject: str) -> int:
     """Returns how many mails wait on a subject."""
     told = await bus.ask_engine("STREAM.INFO.SYN_MAIL", {"subjects_filter": subject})
-    return int((told["state"].get("subjects") or {}).get(subject, 0))
+    counts: dict[str, int] = told["state"].get("subjects") or {}
+    return counts.get(subject, 0)
 
 
 async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -279,22 +281,21 @@ async def test_a_server_that_is_not_there_is_told_in_words() -> None:
         await require_problem(bus, "nothing listens at 127")
 
 
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (lambda _: "", "is damaged"),
-        (lambda whole: whole[:100], "is damaged"),
-        (lambda whole: whole[whole.index("-----BEGIN USER") :], "is damaged"),
-        (lambda whole: whole[: whole.index("\nSU") + 10], "cannot be used"),
-        (lambda whole: whole.replace("\nSU", "\n!!"), "cannot be used"),
-    ],
-    ids=["empty", "cut", "no JWT", "a cut seed", "another seed"],
-)
+DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
+    "empty": (lambda _: "", "is damaged"),
+    "cut": (lambda whole: whole[:100], "is damaged"),
+    "no JWT": (lambda whole: whole[whole.index("-----BEGIN USER") :], "is damaged"),
+    "a cut seed": (lambda whole: whole[: whole.index("\nSU") + 10], "cannot be used"),
+    "another seed": (lambda whole: whole.replace("\nSU", "\n!!"), "cannot be used"),
+}
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGES.values(), ids=DAMAGES)
 async def test_a_damaged_file_of_credentials_is_told_and_read_again(
     tmp_path: Path, damage: Callable[[str], str], told: str
 ) -> None:
     operator = Operator.new()
-    file = operator.creds(tmp_path, "box2", permissions(Machine(name="box2", key=""), names.JETSTREAM_API))
+    file = operator.creds(tmp_path, "box2", permissions(FleetMember(name="box2", key=""), names.JETSTREAM_API))
     whole = file.read_text(encoding="ascii")
     file.write_text(damage(whole), encoding="ascii")
     with nats_server(tmp_path, operator.configuration()) as server:

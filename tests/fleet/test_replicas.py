@@ -23,6 +23,7 @@ from synapse.fleet.log import (
     LARGE,
     START,
     Batch,
+    LogRequest,
     LogRow,
     Mark,
     PieceRequest,
@@ -160,7 +161,7 @@ async def test_the_status_counts_repairs_and_names_a_gap_that_stays(
         await world.has(3, TaskState.SUBMITTED)
         repaired = world.shown()
         began = SystemClock().now().replace(microsecond=0)
-        monkeypatch.setattr(world.box2, "answer", lambda _request: b"garbage")
+        monkeypatch.setattr(world.box2, "answer", nonsense)
         for number in (4, 5):
             await world.box2.keep(opened(numbered(number)))
 
@@ -175,6 +176,10 @@ async def test_the_status_counts_repairs_and_names_a_gap_that_stays(
         assert torn["repairs"] == 2
         assert "cannot read" in torn["incomplete"]
         assert began <= datetime.fromisoformat(torn["incomplete_since"]) <= SystemClock().now()
+
+
+def nonsense(_request: LogRequest) -> bytes:
+    return b"garbage"
 
 
 async def test_a_large_row_is_fetched_in_pieces(server: NatsServer, tmp_path: Path) -> None:

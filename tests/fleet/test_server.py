@@ -21,7 +21,14 @@ from typing import Any, Final
 import pytest
 from nats.errors import Error as NatsError
 
-from synapse.config.fleet import CERTIFICATE_DAYS, CERTIFICATE_FILE, fleet_file, fleet_folder, load_fleet
+from synapse.config.fleet import (
+    CERTIFICATE_DAYS,
+    CERTIFICATE_FILE,
+    fleet_file,
+    fleet_folder,
+    load_fleet,
+    write_atomically,
+)
 from synapse.config.process import SystemClock
 from synapse.core.errors import (
     CommandMissing,
@@ -638,12 +645,11 @@ async def test_a_server_that_nobody_has_recorded_cuts_a_removed_machine_off(
 
 def test_a_server_that_cannot_be_recorded_is_ended(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.server.stop()
-    write = server_module.write_atomically
 
     def fail(path: Path, text: str) -> None:
         if path.name == "process.json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, text)
+        write_atomically(path, text)
 
     monkeypatch.setattr(server_module, "write_atomically", fail)
     with pytest.raises(OSError, match="No space"):

@@ -55,7 +55,7 @@ from tests.fleet.simulation.invariants import Broken, Witness
 from tests.fleet.simulation.machine import TARGETS, Machine, SimLink
 from tests.fleet.simulation.shipping import Shipping
 
-NAMES = ("a", "b", "c")
+NAMES: tuple[str, ...] = ("a", "b", "c")
 DAY = 24 * 3600.0
 KEEP_CLAIMS = 8 * DAY
 KEEP_MAIL = 7 * DAY

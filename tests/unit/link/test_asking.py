@@ -13,8 +13,8 @@ import pytest
 from synapse.client import fleet_log
 from synapse.core.errors import SynapseError
 from synapse.dialects.task_json import task_object
-from synapse.fleet.relay_io import NO_INCARNATION, OutboxRow, OutboxState
-from synapse.fleet.wire import MessageKind
+from synapse.fleet.relay_io import OutboxRow, OutboxState
+from synapse.fleet.wire import NO_INCARNATION, MessageKind
 from synapse.link.asking import events_in, task_of_text
 from synapse.link.deliveries import refusal_of
 from synapse.store.codec import encode_events, encode_task
@@ -24,7 +24,23 @@ from tests.fakes.facts import numbered, opened
 EVENT = opened(numbered(1))
 TASK = encode_task(rebuild(None, [EVENT]))
 EVENTS = encode_events((EVENT,))
-ODD = (None, -1, 2**70, 1.5, 1e300, "", "x", [], {}, [1], {"a": 1}, True, [[]], "9999-12-31T23:59:59+00:00", 10**17)
+ODD: tuple[Any, ...] = (
+    None,
+    -1,
+    2**70,
+    1.5,
+    1e300,
+    "",
+    "x",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    True,
+    [[]],
+    "9999-12-31T23:59:59+00:00",
+    10**17,
+)
 
 
 def damaged(text: str) -> Iterator[str]:
@@ -43,10 +59,11 @@ def damaged(text: str) -> Iterator[str]:
 
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yields the path of every value in a document, without that of the document itself."""
-    inner: Any = document.items() if isinstance(document, dict) else enumerate(document)
-    for step, value in inner:
+    steps: list[Any] = list(document if hasattr(document, "keys") else range(len(document)))
+    for step in steps:
+        value: Any = document[step]
         yield (*path, step)
-        if isinstance(value, dict | list):
+        if type(value) in (dict, list):
             yield from places(value, (*path, step))
 
 
@@ -60,12 +77,12 @@ def read_events(text: str) -> None:
 
 
 def read_task_in_a_command(text: str) -> None:
-    task_object(fleet_log._task(text))
+    task_object(fleet_log.task_of_answer(text))
 
 
 def read_events_in_a_command(text: str) -> None:
-    for event in fleet_log._events("t", text):
-        fleet_log._rebuilt(None, event)
+    for event in fleet_log.events_of_answer("t", text):
+        fleet_log.rebuilt(None, event)
 
 
 @pytest.mark.parametrize(

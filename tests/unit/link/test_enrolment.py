@@ -105,7 +105,8 @@ class Swallowing:
             if self.lost:
                 raise
             self.lost += 1
-        raise REFUSAL
+        if self.lost:
+            raise REFUSAL
         yield
 
 
