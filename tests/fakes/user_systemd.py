@@ -78,6 +78,8 @@ def user_systemd(folder: Path) -> Generator[UserSystemd]:
                     pytest.skip(f"no user manager runs here: {log.read_text(encoding='utf-8', errors='replace')}")
                 told = notified.recv(4096)
             os.close(ended)
+            # It also tells of each job that takes long, and would wait for ever until somebody reads that.
+            notified.close()
             path = f"{_programs(folder, manager.pid)}:{environ['PATH']}"
             yield UserSystemd({**environ, "PATH": path}, home)
         finally:
