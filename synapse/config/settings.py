@@ -91,7 +91,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "agent_quota_bytes": "bytes of messages, files and answers kept for one agent; 0 means no limit",
     "outbox_limit": "messages to one other machine that may wait until it takes them",
     "outbox_quota_bytes": "bytes of messages to other machines whose tasks have not ended; 0 means no limit",
-    "keep_days": "days that finished tasks are kept; those that other machines sent at least 8",
+    "keep_days": "days that finished tasks are kept; those that other machines sent at least 15",
     "loop_limit_per_minute": "messages per minute between two agents before they are held; 0 means no limit",
     "attention_after": "seconds that messages may be held while the agent is idle before a person is notified",
     "instructions": "whether agents get instructions at their start on how to send and reply",

@@ -12,8 +12,9 @@ from synapse.core.message import Json
 from synapse.core.push import PushStore
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 
-RELAYED_DAYS: Final = 8
-"""How long finished tasks that other machines sent are kept at least: relayed messages live for 7 days."""
+RELAYED_DAYS: Final = 15
+"""How long finished tasks that other machines sent are kept at least: they know the ids of messages, and a copy of one
+that expires after 7 days may be in the mail for 7 more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

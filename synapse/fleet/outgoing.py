@@ -62,7 +62,7 @@ FIND_EVERY: Final = 600.0
 REPORT_AFTER: Final = 5.0
 """A caller is not kept waiting longer for a message that must wait for an earlier one."""
 GIVE_UP_AFTER: Final = 8 * 24 * 3600.0
-"""An `ended` or a `void` that nobody takes: the engine holds no copy any more (7 days), hosts no id (8 days)."""
+"""An `ended` or a `void` that nobody takes: the engine holds no copy any more of what was sent before it (7 days)."""
 GONE_AFTER: Final = 30 * 24 * 3600.0
 """A message that was accepted, and whose machine has given no sign of it for so long, is not asked for any more."""
 GONE_AT_LEAST: Final = 3600.0

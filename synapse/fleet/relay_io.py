@@ -36,7 +36,8 @@ from synapse.fleet.wire import NO_INCARNATION, End, Incarnation
 DEFAULT_EXPIRY: Final = 24 * 3600.0
 """Seconds after which a message that nobody has accepted becomes void, unless its sender says otherwise."""
 LONGEST_EXPIRY: Final = 7 * 24 * 3600.0
-"""Hosts keep the ids of messages from other machines for eight days; no copy of a message may live longer."""
+"""Hosts keep the ids of messages from other machines for fifteen days (`RELAYED_DAYS`); no copy of a message may live
+longer. An engine that does not know `KeepMail.ttl` has one for seven days after the last attempt."""
 
 
 @frozen

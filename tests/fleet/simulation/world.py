@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from synapse.core.store import RELAYED_DAYS
 from synapse.fleet.log import (
     EngineLost,
     IncarnationTaken,
@@ -19,6 +20,7 @@ from synapse.fleet.log import (
 )
 from synapse.fleet.relay import Relay
 from synapse.fleet.relay_io import (
+    LONGEST_EXPIRY,
     Acknowledge,
     Announce,
     Answer,
@@ -57,7 +59,7 @@ from tests.fleet.simulation.shipping import Shipping
 
 NAMES: tuple[str, ...] = ("a", "b", "c")
 DAY = 24 * 3600.0
-KEEP_CLAIMS = 8 * DAY
+KEEP_CLAIMS = RELAYED_DAYS * DAY
 KEEP_MAIL = 7 * DAY
 CHAOS_STEPS = 450
 DRAIN_STEPS = 12_000
@@ -269,7 +271,7 @@ class World:
             task_id=f"t{number}",
             body=b"hello",
             queue=queue,
-            expires_in=self.random.choice((DAY, DAY, 5.0)),
+            expires_in=self.random.choice((DAY, DAY, 5.0, LONGEST_EXPIRY)),
         )
         self.witness.submitted(machine.name, event, number)
         self.give(link, event)
@@ -300,7 +302,7 @@ class World:
     def _days_pass(self) -> None:
         self.empty_pending()  # no request, no question to a host and no commit takes days
         self.pending = [item for item in self.pending if item[1] != self._deliver]
-        self.now += self.random.choice((1, 9)) * DAY
+        self.now += self.random.choice((1, 6, 16)) * DAY
 
     def _old_things_go(self) -> None:
         for number in [number for number, mail in self.engine.mails.items() if mail.until < self.now]:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +15,12 @@ import pytest
 
 from synapse.config.process import SystemClock
 from synapse.core.errors import AgentNotFound, MachineAway, StoreFailed, to_wire
+from synapse.core.store import RELAYED_DAYS
 from synapse.core.waiting import pause
 from synapse.fleet.bus import Arrival, NoReply
 from synapse.fleet.names import mail_subject, relay_subject
 from synapse.fleet.relay_io import (
+    LONGEST_EXPIRY,
     EndedTask,
     FindTask,
     HostAbsent,
@@ -39,6 +42,7 @@ from synapse.fleet.relay_io import (
 from synapse.fleet.wire import End
 from synapse.link.database import LinkDatabase
 from synapse.link.deliveries import refusal_of
+from synapse.link.nats_bus import MAIL_DAYS
 from synapse.link.shell import OutboxUnknown, RelayShell, gathered
 from tests.fakes.memory_engine import MemoryBus, MemoryEngine
 
@@ -253,6 +257,10 @@ async def test_the_engine_is_told_when_a_kept_message_expires(tmp_path: Path) ->
         (ttl,) = laptop.engine.ttls
         assert ttl is not None
         assert 0 < ttl <= 60  # as `send` of this file says
+
+
+def test_hosts_keep_the_id_of_a_message_longer_than_any_copy_of_it_lives() -> None:
+    assert timedelta(days=RELAYED_DAYS) > timedelta(seconds=LONGEST_EXPIRY) + timedelta(days=MAIL_DAYS)
 
 
 async def test_a_kept_message_that_is_recalled_is_not_opened(tmp_path: Path) -> None:
