@@ -339,29 +339,32 @@ class Witness:
     def judge_mail(self, world: World, since: float) -> None:
         """Judges what machines that are never there at once have settled: what was to be kept has arrived.
 
-        So have cancels of other messages. Not judged is what is of the last hours, or waits behind a plain message.
+        So have cancels of other messages. Not judged is what is of the last hours, or waits behind a plain message, or
+        has waited for one until the last hours.
         """
         for machine in world.machines.values():
-            rows = [row for row in machine.files.link.outbox.values() if row.state is OutboxState.OPEN]
             excused: list[OutboxRow] = []
-            for row in sorted(rows, key=lambda row: row.n):
-                is_plain = not row.queue and row.kind == MessageKind.SEND
+            for row in sorted(machine.files.link.outbox.values(), key=lambda row: row.created_at):
+                is_open = row.state is OutboxState.OPEN
                 is_new = row.changed_at - machine.skew > since + 3600.0
+                if not is_open and not is_new:
+                    continue
+                is_plain = not row.queue and (is_new or row.kind == MessageKind.SEND)
                 waits = row.target and any(
                     one.to == row.to and may_be_same_agent(one.target, row.target) for one in excused
                 )
-                if is_plain or is_new or waits or row.to == ROGUE:
+                if is_plain or waits or (is_open and is_new) or row.to == ROGUE:
                     excused.append(row)
-                else:
+                elif is_open:
                     raise Broken(9, f"{row.message_id} to {row.to} does not arrive by mail ({row.kind})")
 
     def _judge_engine(self, world: World, machine: Machine) -> None:
-        """The stream of a log has no hole in it: what the engine lost was shipped again."""
+        """The stream of a log has no hole in it: what the engine lost was shipped again, maybe from the start."""
         identity = machine.files.link.identity
         batches = [decode_batch(body) for body in world.engine.logs.get(machine.name, [])]
         own = [batch for batch in batches if identity is not None and batch.incarnation == identity.incarnation]
         for before, after in pairwise(own):
-            if after.prev != before.last:
+            if after.prev not in (before.last, START):
                 raise Broken(7, f"the engine's log of {machine.name} has a hole after {before.last.seq}")
         if own and own[0].prev != START and len(own) == len(batches):
             raise Broken(7, f"the engine's log of {machine.name} does not begin at its start")
