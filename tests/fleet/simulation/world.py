@@ -77,6 +77,7 @@ class World:
         self.now = 1_000_000.0
         self.engine = Engine()
         self.scene = seed % SCENE_EVERY
+        self.chaos_steps = CHAOS_STEPS
         self.names = NAMES[: self.random.choice((2, 2, 3))]
         self.targets = self.random.choice(TARGETS)
         self.machines = {name: Machine(name, self.random) for name in self.names}
@@ -111,17 +112,22 @@ class World:
             self.start(machine)
             self.connect(machine)
             self.accidents.save(machine)
-        scenes = (self._disk_comes_back, self._canceled_message_comes_back, self._name_means_one_of_two_agents)
+        scenes = (
+            self._disk_comes_back,
+            self._canceled_message_comes_back,
+            self._name_means_one_of_two_agents,
+            self._canceled_message_comes_back_alone,
+        )
         if self.scene < len(scenes):  # not by chance: each must happen often among any seeds
             scenes[self.scene]()
-        for _ in range(CHAOS_STEPS):
+        for _ in range(self.chaos_steps):
             self._chaos_step()
         if self.random.random() < 0.2:
             self._take_turns()
         self._drain()
         self.witness.judge_end(self)
 
-    # Scenes that chance seldom makes. Accidents follow all the same.
+    # Scenes that chance seldom makes. Accidents follow all but one of them.
 
     def _disk_comes_back(self) -> None:
         """A machine, and the engine's files on it, come from a backup; rows take the numbers of those that are lost."""
@@ -188,6 +194,12 @@ class World:
         for _ in range(3):
             self.settle_down()
         self.is_calm = False
+
+    def _canceled_message_comes_back_alone(self) -> None:
+        """Nothing else shows that the sender's file is a backup: neither its log nor a later message."""
+        self.ships_log = False
+        self.chaos_steps = 0
+        self._canceled_message_comes_back()
 
     def _name_means_one_of_two_agents(self) -> None:
         """Messages to two agents, then one to a name that may mean either. What it must not overtake was lost."""
