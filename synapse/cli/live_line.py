@@ -77,8 +77,9 @@ class LiveLine:
         words = " ".join(word for word in (plain(self.target), plain(self.state)) if word)
         # One column less: a full row would wrap, and only its second half would be erased.
         shown = cut(f"{words} {minutes}:{seconds:02} · ctrl-c {self._ctrl_c}", _columns() - 1)
-        _write(f"{_ERASED}{shown}")
+        # First, because Ctrl-C may come as soon as the line is there. To erase what is not there does no harm.
         self._is_painted = True
+        _write(f"{_ERASED}{shown}")
 
     def _erase(self) -> None:
         if self._is_painted:
