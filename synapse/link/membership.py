@@ -35,8 +35,9 @@ from synapse.core.errors import (
     NotInFleet,
     SynapseError,
 )
+from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, NotAllowed, NotConnected
+from synapse.fleet.bus import BusError, NoStream, NotAllowed, NotConnected
 from synapse.link.certificates import pin_of
 from synapse.link.database import FILE as DATABASE_FILE
 from synapse.link.database import count_unfinished
@@ -59,6 +60,8 @@ CUT_OFF_SECONDS: Final = 8.0
 READ_SECONDS: Final = 3.0
 """How long the server may take to read its configuration again, before it is restarted."""
 DEFAULT_FLEET: Final = "fleet"
+_ENGINE_TRIES: Final = 20
+_ENGINE_PAUSE: Final = 0.1
 _LEFT: Final = "left"
 _NO_TLS_HINT: Final = (
     "messages to a server on another machine need TLS; if it has none and the network is yours alone, add --insecure"
@@ -404,7 +407,7 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
                         f"a machine named '{access.machine}' is connected already",
                         hint="choose another name with --as; or wait half a minute if it was this one",
                     )
-            await bus.check()
+            await _check_rights(bus)
         except NotConnected as error:
             hint = "check the address, the network and the credentials"
             if is_new_name and not access.ca:
@@ -419,6 +422,20 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
             raise LinkDown(
                 f"the NATS server cannot be used for a fleet: {error}", hint="a fleet needs NATS 2.11 with JetStream"
             ) from error
+
+
+async def _check_rights(bus: NatsBus) -> None:
+    """Tries what a machine needs, again while a server of ours knows no stream: for a moment after each change."""
+    for _ in range(_ENGINE_TRIES):
+        try:
+            await bus.check()
+        except NoStream:
+            if not bus.is_engine_apart:
+                raise
+            await pause(_ENGINE_PAUSE)
+        else:
+            return
+    await bus.check()
 
 
 def _checked_server(text: str) -> str:
