@@ -8,18 +8,22 @@ feeding and reading.
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
-
+from synapse.terminal.emulator import (
+    ACTIVE,
+    BRACKETED_PASTE,
+    CURSOR_VISIBLE,
+    HISTORY,
+    Emulator,
+    check,
+    ffi,
+    ghostty,
+    lib,
+)
 from synapse.terminal.picture import PaintedScreen, Picture
-from synapse.terminal.snapshot import keep_unfinished, read_buffer, snapshot
+from synapse.terminal.snapshot import keep_unfinished, snapshot
 from synapse.terminal.theme import Theme
-
-_ghostty: Final[Any] = cast(Any, pyghostty)
-_ffi: Final[Any] = _ghostty.ffi
-_lib: Final[Any] = _ghostty.lib
 
 DEFAULT_SCROLLBACK_LINES: Final = 2000
 # Scrollback is limited by bytes, about ten for each cell: a limit by lines costs the emulator seven times the speed
@@ -27,12 +31,9 @@ DEFAULT_SCROLLBACK_LINES: Final = 2000
 _BYTES_PER_CELL: Final = 10
 _NO_LINE_LIMIT: Final = 100_000_000
 
-_CURSOR_VISIBLE: Final = 25
-_BRACKETED_PASTE: Final = 2004
-_SYNCHRONIZED_OUTPUT: Final = 2026
 # The modes that decide how a person's keys, clicks and pastes reach the program: cursor keys, keypad, the mouse modes
 # and their encodings, focus reports, alternate scroll, bracketed paste, theme reports.
-_INPUT_MODES: Final = (1, 66, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1007, _BRACKETED_PASTE, 2031)
+_INPUT_MODES: Final = (1, 66, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1007, BRACKETED_PASTE, 2031)
 _ON_BY_DEFAULT: Final = frozenset({1007})
 
 _PROGRAM_STATUS: Final = re.compile(rb"7501;(?:.*:)?state=([a-z]+)(?::|$)", re.DOTALL)
@@ -61,12 +62,13 @@ class Screen:
         """Creates an empty screen; `theme` decides the answer when the program asks for the terminal's colours."""
         # The emulator answers OSC 10 and 11 only if it is given colours.
         foreground, background = theme.colours
-        self._terminal: Any = _ghostty.Terminal(
+        self._terminal: Any = ghostty.Terminal(
             max(columns, 1), max(rows, 1), scrollback=_NO_LINE_LIMIT, fg=foreground, bg=background
         )
-        most_bytes = _ffi.new("size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
-        _lib.ghostty_terminal_set(self._handle, _lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, most_bytes)
+        most_bytes = ffi.new("size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
+        lib.ghostty_terminal_set(self._handle, lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, most_bytes)
         keep_unfinished(self._handle)
+        self._emulator = Emulator(self._handle)
         self._replies = bytearray()
         self._terminal.on_reply(self._replies.extend)
         self._program_status = ""
@@ -89,25 +91,24 @@ class Screen:
 
     def picture(self) -> Picture:
         """Returns what the screen shows now."""
-        columns, rows = self._terminal.size
-        column, row = self._terminal.cursor
-        lines: list[str] = [line.rstrip() for line in self._terminal.text().split("\n")]
+        facts = self._emulator.facts()
+        columns, rows, row = facts.columns, facts.rows, facts.row
+        lines = [line.rstrip() for line in self._emulator.text(columns, rows).split("\n")]
         line_begin = row
         # A row that is merely full does not count: the terminal must have wrapped it.
-        while line_begin > 0 and self._is_wrapped(line_begin - 1):
+        while line_begin > 0 and self._emulator.is_wrapped(line_begin - 1):
             line_begin -= 1
-        title = self._terminal.get("title", "GhosttyString")
         return Picture(
             lines=tuple(lines + [""] * (rows - len(lines))),
-            cursor=(row, column),
+            cursor=(row, facts.column),
             columns=columns,
             rows=rows,
             line_begin=line_begin,
-            alternate=self._is_alternate(),
-            bracketed_paste=self._terminal.mode(_BRACKETED_PASTE),
-            title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
-            cursor_visible=self._terminal.mode(_CURSOR_VISIBLE),
-            updating=self._terminal.mode(_SYNCHRONIZED_OUTPUT),
+            alternate=facts.alternate,
+            bracketed_paste=facts.bracketed_paste,
+            title=facts.title,
+            cursor_visible=facts.cursor_visible,
+            updating=facts.updating,
             program_status=self._program_status,
             firm_line=_without_faint(self._painted_row(row, columns).decode(errors="replace")),
         )
@@ -122,12 +123,13 @@ class Screen:
 
         Assumes that the other terminal is plain (see `PLAIN_TERMINAL`) and at least as large.
         """
-        columns, rows = self._terminal.size
-        column, row = self._terminal.cursor
+        facts = self._emulator.facts()
         # Wrapping is off while it paints: a row that is too long for the viewer is cut and does not push the rest down.
-        painted = [b"\x1b[?1049h" if self._is_alternate() else b"", b"\x1b[?7l\x1b[0m\x1b[2J"]
-        painted += [b"\x1b[%d;1H" % (y + 1) + self._painted_row(y, columns) + b"\x1b[0m" for y in range(rows)]
-        painted.append(b"\x1b[?7h\x1b[%d;%dH" % (row + 1, column + 1))
+        painted = [b"\x1b[?1049h" if facts.alternate else b"", b"\x1b[?7l\x1b[0m\x1b[2J"]
+        painted += [
+            b"\x1b[%d;1H" % (y + 1) + self._painted_row(y, facts.columns) + b"\x1b[0m" for y in range(facts.rows)
+        ]
+        painted.append(b"\x1b[?7h\x1b[%d;%dH" % (facts.row + 1, facts.column + 1))
         return b"".join(painted) + self._input_modes()
 
     def snapshot(self) -> bytes:
@@ -139,34 +141,32 @@ class Screen:
 
     def painted(self, scrollback: int) -> PaintedScreen:
         """Returns the rows with their colours, preceded by at most so many rows of scrollback."""
-        columns, rows = self._terminal.size
-        column, row = self._terminal.cursor
+        facts = self._emulator.facts()
         kept: int = self._terminal.get("scrollback_rows", "size_t")
         above = min(scrollback, kept)
-        title = self._terminal.get("title", "GhosttyString")
         return PaintedScreen(
-            columns=columns,
-            rows=rows,
+            columns=facts.columns,
+            rows=facts.rows,
             above=above,
-            cursor=(row, column) if self._terminal.mode(_CURSOR_VISIBLE) else None,
-            alternate=self._is_alternate(),
-            title=bytes(_ffi.buffer(title.ptr, title.len)).decode(errors="replace") if title.len else "",
-            history=self._painted_rows("history", kept - above, kept, columns) if above else b"",
-            screen=self._painted_rows("active", 0, rows, columns),
+            cursor=(facts.row, facts.column) if facts.cursor_visible else None,
+            alternate=facts.alternate,
+            title=facts.title,
+            history=self._emulator.painted(HISTORY, kept - above, kept, facts.columns) if above else b"",
+            screen=self._emulator.painted(ACTIVE, 0, facts.rows, facts.columns),
         )
 
     def _answer_scheme_queries(self, theme: Theme) -> None:
         """Makes the emulator answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
-        light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
+        light, dark = lib.GHOSTTY_COLOR_SCHEME_LIGHT, lib.GHOSTTY_COLOR_SCHEME_DARK
 
         def answer(_terminal: Any, _userdata: Any, scheme: Any) -> bool:
             scheme[0] = light if theme is Theme.LIGHT else dark
             return True
 
         # The emulator keeps no reference to the callback.
-        self._scheme_callback = _ffi.callback("GhosttyTerminalColorSchemeFn", answer)
-        option = _lib.GHOSTTY_TERMINAL_OPT_COLOR_SCHEME
-        _ghostty.core.check(_lib.ghostty_terminal_set(self._handle, option, self._scheme_callback), "set color scheme")
+        self._scheme_callback = ffi.callback("GhosttyTerminalColorSchemeFn", answer)
+        option = lib.GHOSTTY_TERMINAL_OPT_COLOR_SCHEME
+        check(lib.ghostty_terminal_set(self._handle, option, self._scheme_callback), "set color scheme")
 
     def _read_program_status(self, sequence: Any) -> None:
         """Follows the Program Status Protocol: `OSC 7501;?` is a query, `OSC 7501;state=working:app=codex` a report."""
@@ -178,15 +178,6 @@ class Screen:
         if status is not None:
             self._program_status = status[1].decode()
 
-    def _is_wrapped(self, y: int) -> bool:
-        row, wrapped = _ffi.new("GhosttyRow*"), _ffi.new("bool*")
-        _ghostty.core.check(_lib.ghostty_grid_ref_row(self._terminal.ref(0, y), row), "row")
-        _ghostty.core.check(_lib.ghostty_row_get(row[0], _lib.GHOSTTY_ROW_DATA_WRAP, wrapped), "wrap")
-        return bool(wrapped[0])
-
-    def _is_alternate(self) -> bool:
-        return bool(self._terminal.get("active_screen", "int") == _lib.GHOSTTY_TERMINAL_SCREEN_ALTERNATE)
-
     def _input_modes(self) -> bytes:
         modes = [
             b"\x1b[?%d%s" % (mode, b"h" if is_set else b"l")
@@ -195,27 +186,12 @@ class Screen:
         ]
         flags: int = self._terminal.get("kitty_keyboard_flags", "uint8_t")
         modes.append(b"\x1b[=%d;1u" % flags if flags else b"")
-        modes.append(b"\x1b[?25h" if self._terminal.mode(_CURSOR_VISIBLE) else b"\x1b[?25l")
+        modes.append(b"\x1b[?25h" if self._terminal.mode(CURSOR_VISIBLE) else b"\x1b[?25l")
         return b"".join(modes)
 
     def _painted_row(self, y: int, columns: int) -> bytes:
         """Returns bytes that paint one row, colours included."""
-        return self._painted_rows("active", y, y + 1, columns)
-
-    def _painted_rows(self, where: str, begin: int, end: int, columns: int) -> bytes:
-        """Returns bytes that paint the rows from `begin` to before `end`, each on a line. Those at the end may lack."""
-        selection = _ghostty.core.init_sized("GhosttySelection")
-        selection.start = self._terminal.ref(0, begin, where)[0]
-        selection.end = self._terminal.ref(columns - 1, end - 1, where)[0]
-        options = _ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
-        options.emit, options.selection = _lib.GHOSTTY_FORMATTER_FORMAT_VT, selection
-        formatter = _ffi.new("GhosttyFormatter*")
-        made = _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, self._handle, options[0])
-        _ghostty.core.check(made, "new formatter")
-        try:
-            return read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
-        finally:
-            _lib.ghostty_formatter_free(formatter[0])
+        return self._emulator.painted(ACTIVE, y, y + 1, columns)
 
     @property
     def _handle(self) -> Any:

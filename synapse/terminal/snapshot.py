@@ -18,13 +18,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
-
-_ghostty: Final[Any] = cast(Any, pyghostty)
-_ffi: Final[Any] = _ghostty.ffi
-_lib: Final[Any] = _ghostty.lib
+from synapse.terminal.emulator import check, ffi, find_cell, ghostty, lib
 
 MAX_SNAPSHOT_BYTES: Final = 1024 * 1024
 """A terminal whose lines take more is rebuilt without scrollback: each cell may have a style of its own."""
@@ -44,20 +40,20 @@ _RESET: Final = b"\x1b[0m"
 
 def keep_unfinished(handle: Any) -> None:
     """Makes the terminal remember the bytes of a sequence until it is complete."""
-    limit = _ffi.new("size_t*", MAX_UNFINISHED_BYTES)
-    option = _lib.GHOSTTY_TERMINAL_OPT_CONTINUATION_MAX_BYTES
-    _ghostty.core.check(_lib.ghostty_terminal_set(handle, option, limit), "keep unfinished sequences")
+    limit = ffi.new("size_t*", MAX_UNFINISHED_BYTES)
+    option = lib.GHOSTTY_TERMINAL_OPT_CONTINUATION_MAX_BYTES
+    check(lib.ghostty_terminal_set(handle, option, limit), "keep unfinished sequences")
 
 
 def snapshot(handle: Any) -> bytes:
     """Returns bytes that rebuild the terminal in a freshly reset one of the same size."""
-    unfinished = read_buffer(partial(_lib.ghostty_terminal_continuation_buf, handle))
+    unfinished = read_buffer(partial(lib.ghostty_terminal_continuation_buf, handle))
     if not _is_alternate(handle):
         return _painted_screen(handle, with_modes=True) + unfinished
     with _copy_of(handle) as behind:
         # CAN ends the sequence that was cut, if any.
         leave = b"\x18\x1b[?1049l\x1b[?1047l\x1b[?47l"
-        _lib.ghostty_terminal_vt_write(behind, leave, len(leave))
+        lib.ghostty_terminal_vt_write(behind, leave, len(leave))
         primary = _painted_screen(behind, with_modes=False)
     switch = b"".join(mode for mode, number in _modes(handle) if number in _ALTERNATE_MODES)
     return primary + switch + b"\x1b[H" + _RESET + _painted_screen(handle, with_modes=True) + unfinished
@@ -65,11 +61,11 @@ def snapshot(handle: Any) -> bytes:
 
 def read_buffer(call: Callable[[Any, int, Any], int]) -> bytes:
     """Asks a C function for the size that it needs, then for its bytes."""
-    written = _ffi.new("size_t*")
-    call(_ffi.NULL, 0, written)
-    buffer = _ffi.new("uint8_t[]", max(int(written[0]), 1))
+    written = ffi.new("size_t*")
+    call(ffi.NULL, 0, written)
+    buffer = ffi.new("uint8_t[]", max(int(written[0]), 1))
     call(buffer, len(buffer), written)
-    return bytes(_ffi.buffer(buffer, written[0]))
+    return bytes(ffi.buffer(buffer, written[0]))
 
 
 def _painted_screen(handle: Any, *, with_modes: bool) -> bytes:
@@ -100,11 +96,11 @@ def _lines(handle: Any) -> list[bytes]:
     scrolled = b""
     if total > rows:
         last = total - rows - 1
-        selection = _cells(handle, (0, 0), (columns - 1, last), _lib.GHOSTTY_POINT_TAG_SCREEN)
+        selection = _cells(handle, (0, 0), (columns - 1, last), lib.GHOSTTY_POINT_TAG_SCREEN)
         scrolled = _formatted(handle, unwrap=True, selection=selection)
         # A wrap at the bottom of the screen fills the new row with the colour of what is printed.
         is_plain = lines[0] and not lines[0].startswith(b"\x1b")
-        scrolled += b"" if is_plain and _is_continued(handle, last, _lib.GHOSTTY_POINT_TAG_SCREEN) else b"\r\n"
+        scrolled += b"" if is_plain and _is_continued(handle, last, lib.GHOSTTY_POINT_TAG_SCREEN) else b"\r\n"
         if len(scrolled) > MAX_SNAPSHOT_BYTES:
             scrolled = b""
     painted = [scrolled, b"\r\n".join(lines)]
@@ -116,19 +112,19 @@ def _lines(handle: Any) -> list[bytes]:
     return painted
 
 
-def _is_continued(handle: Any, y: int, tag: int = _lib.GHOSTTY_POINT_TAG_ACTIVE) -> bool:
+def _is_continued(handle: Any, y: int, tag: int = lib.GHOSTTY_POINT_TAG_ACTIVE) -> bool:
     """Returns whether the terminal has wrapped a row into the next, and both still have the text there."""
-    row, wrapped = _ffi.new("GhosttyRow*"), _ffi.new("bool*")
+    row, wrapped = ffi.new("GhosttyRow*"), ffi.new("bool*")
     end = _reference(handle, _columns(handle) - 1, y, tag)
-    _lib.ghostty_grid_ref_row(end, row)
-    _lib.ghostty_row_get(row[0], _lib.GHOSTTY_ROW_DATA_WRAP, wrapped)
+    lib.ghostty_grid_ref_row(end, row)
+    lib.ghostty_row_get(row[0], lib.GHOSTTY_ROW_DATA_WRAP, wrapped)
     return bool(wrapped[0]) and _has_text(end) and _has_text(_reference(handle, 0, y + 1, tag))
 
 
 def _has_text(reference: Any) -> bool:
-    cell, has_text = _ffi.new("GhosttyCell*"), _ffi.new("bool*")
-    _lib.ghostty_grid_ref_cell(reference, cell)
-    _lib.ghostty_cell_get(cell[0], _lib.GHOSTTY_CELL_DATA_HAS_TEXT, has_text)
+    cell, has_text = ffi.new("GhosttyCell*"), ffi.new("bool*")
+    lib.ghostty_grid_ref_cell(reference, cell)
+    lib.ghostty_cell_get(cell[0], lib.GHOSTTY_CELL_DATA_HAS_TEXT, has_text)
     return bool(has_text[0])
 
 
@@ -145,12 +141,12 @@ def _wrapped(handle: Any, y: int) -> bytes:
 
 def _background(handle: Any, y: int) -> bytes:
     """Returns bytes that paint the colours of a visible row without text; empty if it has none."""
-    cell = _ffi.new("GhosttyCell*")
+    cell = ffi.new("GhosttyCell*")
     reference = _reference(handle, 0, y)
     cells: list[int] = []
     for x in range(_columns(handle)):
         reference.x = x
-        _lib.ghostty_grid_ref_cell(reference, cell)
+        lib.ghostty_grid_ref_cell(reference, cell)
         cells.append(int(cell[0]))
     if not any(cells):
         return b""
@@ -161,15 +157,15 @@ def _background(handle: Any, y: int) -> bytes:
 
 
 def _background_colour(cell: int) -> bytes:
-    tag = _ffi.new("int*")
-    _lib.ghostty_cell_get(cell, _lib.GHOSTTY_CELL_DATA_CONTENT_TAG, tag)
-    if tag[0] == _lib.GHOSTTY_CELL_CONTENT_BG_COLOR_PALETTE:
-        index = _ffi.new("uint8_t*")
-        _lib.ghostty_cell_get(cell, _lib.GHOSTTY_CELL_DATA_COLOR_PALETTE, index)
+    tag = ffi.new("int*")
+    lib.ghostty_cell_get(cell, lib.GHOSTTY_CELL_DATA_CONTENT_TAG, tag)
+    if tag[0] == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_PALETTE:
+        index = ffi.new("uint8_t*")
+        lib.ghostty_cell_get(cell, lib.GHOSTTY_CELL_DATA_COLOR_PALETTE, index)
         return b"\x1b[48;5;%dm" % index[0]
-    if tag[0] == _lib.GHOSTTY_CELL_CONTENT_BG_COLOR_RGB:
-        rgb = _ffi.new("GhosttyColorRgb*")
-        _lib.ghostty_cell_get(cell, _lib.GHOSTTY_CELL_DATA_COLOR_RGB, rgb)
+    if tag[0] == lib.GHOSTTY_CELL_CONTENT_BG_COLOR_RGB:
+        rgb = ffi.new("GhosttyColorRgb*")
+        lib.ghostty_cell_get(cell, lib.GHOSTTY_CELL_DATA_COLOR_RGB, rgb)
         return b"\x1b[48;2;%d;%d;%dm" % (rgb.r, rgb.g, rgb.b)
     return b""
 
@@ -190,68 +186,64 @@ def _formatted(handle: Any, *, unwrap: bool = False, extras: bool = False, selec
 
     With `extras` they stand between the modes and the state of the cursor.
     """
-    options = _ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
-    options.emit, options.unwrap = _lib.GHOSTTY_FORMATTER_FORMAT_VT, unwrap
+    options = ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
+    options.emit, options.unwrap = lib.GHOSTTY_FORMATTER_FORMAT_VT, unwrap
     if selection is not None:
         options.selection = selection
     extra = options.extra
-    extra.size = _ffi.sizeof("GhosttyFormatterTerminalExtra")
-    extra.screen.size = _ffi.sizeof("GhosttyFormatterScreenExtra")
+    extra.size = ffi.sizeof("GhosttyFormatterTerminalExtra")
+    extra.screen.size = ffi.sizeof("GhosttyFormatterScreenExtra")
     if extras:
         extra.modes = extra.scrolling_region = extra.keyboard = True
         screen = extra.screen
         screen.cursor = screen.style = screen.hyperlink = screen.protection = True
         screen.kitty_keyboard = screen.charsets = True
-    formatter = _ffi.new("GhosttyFormatter*")
-    made = _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, handle, options[0])
-    _ghostty.core.check(made, "new formatter")
+    formatter = ffi.new("GhosttyFormatter*")
+    made = lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, handle, options[0])
+    check(made, "new formatter")
     try:
-        return read_buffer(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
+        return read_buffer(partial(lib.ghostty_formatter_format_buf, formatter[0]))
     finally:
-        _lib.ghostty_formatter_free(formatter[0])
+        lib.ghostty_formatter_free(formatter[0])
 
 
 @contextmanager
 def _copy_of(handle: Any) -> Generator[Any, None, None]:
     """Gives a second terminal in the same state."""
-    encoded = read_buffer(partial(_lib.ghostty_snapshot_encode_buf, handle))
-    source = _ffi.from_buffer("uint8_t[]", encoded)
-    decoder, copy = _ffi.new("GhosttySnapshotDecoder*"), _ffi.new("GhosttyTerminal*")
-    made = _lib.ghostty_snapshot_decoder_new_buf(_ffi.NULL, decoder, source, len(encoded))
-    _ghostty.core.check(made, "new decoder")
+    encoded = read_buffer(partial(lib.ghostty_snapshot_encode_buf, handle))
+    source = ffi.from_buffer("uint8_t[]", encoded)
+    decoder, copy = ffi.new("GhosttySnapshotDecoder*"), ffi.new("GhosttyTerminal*")
+    made = lib.ghostty_snapshot_decoder_new_buf(ffi.NULL, decoder, source, len(encoded))
+    check(made, "new decoder")
     try:
-        _ghostty.core.check(_lib.ghostty_snapshot_decoder_decode(decoder[0], copy), "decode")
+        check(lib.ghostty_snapshot_decoder_decode(decoder[0], copy), "decode")
     finally:
-        _lib.ghostty_snapshot_decoder_free(decoder[0])
+        lib.ghostty_snapshot_decoder_free(decoder[0])
     try:
         yield copy[0]
     finally:
-        _lib.ghostty_terminal_free(copy[0])
+        lib.ghostty_terminal_free(copy[0])
 
 
-def _cells(handle: Any, start: tuple[int, int], end: tuple[int, int], tag: int = _lib.GHOSTTY_POINT_TAG_ACTIVE) -> Any:
+def _cells(handle: Any, start: tuple[int, int], end: tuple[int, int], tag: int = lib.GHOSTTY_POINT_TAG_ACTIVE) -> Any:
     """Returns the cells from `start` to `end`, each (column, row) from zero."""
-    selection = _ghostty.core.init_sized("GhosttySelection")
+    selection = ghostty.core.init_sized("GhosttySelection")
     selection.start = _reference(handle, *start, tag)[0]
     selection.end = _reference(handle, *end, tag)[0]
     return selection
 
 
-def _reference(handle: Any, x: int, y: int, tag: int = _lib.GHOSTTY_POINT_TAG_ACTIVE) -> Any:
-    # The wrapper's own call: cffi does not pass a union by value.
-    call = _ghostty.core.union_fn(
-        "ghostty_terminal_grid_ref", "GhosttyResult(*)(GhosttyTerminal, GhosttyPointS, GhosttyGridRef*)"
-    )
-    point = _ffi.new("GhosttyPointS*")
+def _reference(handle: Any, x: int, y: int, tag: int = lib.GHOSTTY_POINT_TAG_ACTIVE) -> Any:
+    point = ffi.new("GhosttyPointS*")
     point.tag = tag
     point.value.x, point.value.y = x, y
-    reference = _ghostty.core.init_sized("GhosttyGridRef")
-    _ghostty.core.check(call(handle, point[0], reference), "reference to a cell")
+    reference = ghostty.core.init_sized("GhosttyGridRef")
+    check(find_cell(handle, point[0], reference), "reference to a cell")
     return reference
 
 
 def _is_alternate(handle: Any) -> bool:
-    return bool(_get(handle, "ACTIVE_SCREEN", "int") == _lib.GHOSTTY_TERMINAL_SCREEN_ALTERNATE)
+    return bool(_get(handle, "ACTIVE_SCREEN", "int") == lib.GHOSTTY_TERMINAL_SCREEN_ALTERNATE)
 
 
 def _columns(handle: Any) -> int:
@@ -259,7 +251,7 @@ def _columns(handle: Any) -> int:
 
 
 def _get(handle: Any, key: str, kind: str) -> Any:
-    value = _ffi.new(f"{kind}*")
-    found = _lib.ghostty_terminal_get(handle, getattr(_lib, f"GHOSTTY_TERMINAL_DATA_{key}"), value)
-    _ghostty.core.check(found, key)
+    value = ffi.new(f"{kind}*")
+    found = lib.ghostty_terminal_get(handle, getattr(lib, f"GHOSTTY_TERMINAL_DATA_{key}"), value)
+    check(found, key)
     return value[0]
