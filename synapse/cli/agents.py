@@ -205,7 +205,7 @@ def _print_listed(listed: _Listed, machine: str) -> None:
         roles.append(reply.entry.role)
     now = _now()
     for one in listed.away:
-        rows.append(("-", "away", "", "", f"away since {ago(one.get('since'), now) or 'long ago'}", ""))
+        rows.append(("-", "away", "", "", f"away, last seen {ago(one.get('since'), now) or 'long ago'}", ""))
         roles.append("")
         machines.append(str(one.get("name")))
     if not rows:

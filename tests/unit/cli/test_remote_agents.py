@@ -252,7 +252,7 @@ def test_a_list_of_all_machines_has_their_agents_and_those_that_are_away(
         ["codex-8120@box2", "box2", "working"],
         ["-", "box3", "away"],
     ]
-    assert "away since" in ran.out
+    assert "away, last seen" in ran.out
 
 
 def test_an_agent_is_shown_on_the_machine_that_proved_itself_whatever_it_calls_itself(
@@ -497,7 +497,7 @@ def test_nobody_is_told_that_no_agent_waits_on_a_machine_that_is_away(synapse: C
         synapse("top", "--once"),
     )
 
-    line = "box2 is away since 2020-01-01: not asked"
+    line = "box2 is away, last seen 2020-01-01: not asked"
     assert listed.err.splitlines() == ["No agent that could be asked waits for a person.", line]
     assert (as_json.json, as_json.err.splitlines()) == ([], [line])
     assert line in top.err.splitlines()
