@@ -258,7 +258,12 @@ def find_question(target: str) -> AgentQuestion:
         try:
             return _find_task_question(target, registry)
         except TaskNotFound as missing:
-            raise (missing if is_task_id(target) else error) from None
+            if not is_task_id(target):
+                raise error from None
+            asked = _find_hidden_question(target, registry)
+            if asked is None:
+                raise missing from None
+            return asked
     status = _status_with_read_dialog(entry)
     question = question_in(status)
     own = own_questions_in(status)
@@ -296,6 +301,15 @@ def _status_with_read_dialog(entry: AgentEntry) -> dict[str, Any]:
         if question_in(status) or status.get("state") != WAITING or clock.monotonic() >= end:
             return status
         never.wait(POLL_SECONDS)
+
+
+def _find_hidden_question(prefix: str, registry: FileRegistry) -> AgentQuestion | None:
+    """Returns what an agent asks in a task that only its sender may read, such as that of an API key."""
+    for reply in ask_all(registry.entries(), "GET", "/status"):
+        question = question_in(reply.body) if reply.error is None else {}
+        if str(question.get("task_id") or "").startswith(prefix):
+            return AgentQuestion(reply.entry, question, str(question["task_id"]))
+    return None
 
 
 def _find_task_question(target: str, registry: FileRegistry) -> AgentQuestion:

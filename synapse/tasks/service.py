@@ -10,7 +10,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -244,17 +244,21 @@ class AgentTasks:
         return await self._in_doubt.resolve(request, await self._find(request.task_id, caller), caller)
 
     async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
+        # What an agent asks its user, the user may answer, also in the task of an API key: it is on the agent's screen.
+        sees_it = replace(caller, sees_all=True) if caller.may_decide else caller
         if request.task_id:
             # A caller of a gateway may have read the question in the store before this process learns it is durable.
-            task: Task | None = await self._journal.load_latest((await self._find(request.task_id, caller)).id)
+            task: Task | None = await self._journal.load_latest((await self._find(request.task_id, sees_it)).id)
         else:
             task = await self._questions.asking(self._driver.view().question)
-            if task is not None and not caller.sees(task.scope):
+            if task is not None and not sees_it.sees(task.scope):
                 raise NothingAsked
         await self._intake.require_may_answer(caller)
         if task is not None and task.asks_person:
-            return await self._intake.answer_person(request, task, caller)
-        return await self._questions.answer(request, task, caller)
+            answered: Task | None = await self._intake.answer_person(request, task, caller)
+        else:
+            answered = await self._questions.answer(request, task, caller)
+        return answered if answered is None or caller.sees(answered.scope) else None
 
     async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
         return await self._pushes().set(await self._find(request.task_id, caller, exact=True), request.config)

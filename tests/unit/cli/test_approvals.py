@@ -206,6 +206,19 @@ def test_a_dialog_that_has_only_just_opened_is_waited_for(synapse: Cli, start: H
     assert host.requests[-1] == ("POST", f"/tasks/{task['id']}/answer", {"verdict": "allow", "question_id": "q-1"})
 
 
+def test_what_is_asked_in_the_task_of_an_api_key_is_answered_by_the_id_that_approvals_shows(
+    synapse: Cli, start: HostFactory
+) -> None:
+    host, task_id = asking(start)
+    missing = (404, {"error": {"code": "task_not_found", "message": "no task", "hint": ""}})
+    host.refusals[f"/tasks/{task_id[:8]}"] = missing
+
+    ran = synapse("approve", task_id[:8])
+
+    assert ran.code == 0, ran.err
+    assert host.requests[-1] == ("POST", f"/tasks/{task_id}/answer", {"verdict": "allow", "question_id": "q-1"})
+
+
 def test_an_unknown_dialog_is_answered_in_the_agents_terminal(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"state": "waiting", "why": "a menu \x1b[2Jis open"}
 

@@ -13,10 +13,7 @@ from synapse.core.driver import AgentView, DeliveryUncertain, QuestionRaised, Re
 from synapse.core.errors import NothingAsked, PersonRequired, QuestionGone, TaskNotFound
 from synapse.core.override import override
 from synapse.core.question import Choice, Question
-from synapse.core.requests import (
-    GetStatus,
-    HostStatus,
-)
+from synapse.core.requests import GetStatus, GetTask, HostStatus
 from synapse.core.task import Task, TaskState
 from synapse.tasks.questions import RECORD_SECONDS
 from tests.fakes.driver import FakeDriver
@@ -38,6 +35,7 @@ from tests.fakes.questions import (
     answer,
     asked,
     asks,
+    is_asked,
 )
 
 
@@ -301,6 +299,31 @@ async def test_a_foreign_task_is_missing() -> None:
             await answer(harness, stranger, task_id=task.id, verdict="allow")
         with pytest.raises(NothingAsked):
             await answer(harness, stranger, verdict="allow")
+
+
+@pytest.mark.parametrize("names_task", [True, False])
+async def test_a_person_decides_what_the_agent_asks_in_the_task_of_a_key(names_task: bool) -> None:
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await is_asked(harness, await harness.send("work", caller=Caller(scope="key-1")))
+
+        told = await answer(harness, PERSON, task_id=task.id if names_task else "", verdict="allow")
+
+        assert told is None, "the task itself stays the key's"
+        assert harness.driver.choices == [Choice(option="1")]
+        with pytest.raises(TaskNotFound):
+            await harness.service.handle(GetTask(task.id), PERSON)
+
+
+@pytest.mark.parametrize("caller", [OVER_TCP, OTHER_AGENT, ITSELF, LEFT_BEHIND, WITHOUT_TERMINAL])
+async def test_others_here_do_not_find_what_is_asked_in_the_task_of_a_key(caller: Caller) -> None:
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await is_asked(harness, await harness.send("work", caller=Caller(scope="key-1")))
+
+        with pytest.raises(TaskNotFound):
+            await answer(harness, caller, task_id=task.id, verdict="allow")
+        with pytest.raises(NothingAsked):
+            await answer(harness, caller, verdict="allow")
+        assert harness.driver.choices == []
 
 
 async def test_without_a_task_it_is_whatever_the_agent_asks_now() -> None:
