@@ -256,14 +256,9 @@ def find_question(target: str) -> AgentQuestion:
         entry = find_agent(target, registry)
     except AgentNotFound as error:
         try:
-            return _find_task_question(target, registry)
+            return _find_question_by_task(target, registry)
         except TaskNotFound as missing:
-            if not is_task_id(target):
-                raise error from None
-            asked = _find_hidden_question(target, registry)
-            if asked is None:
-                raise missing from None
-            return asked
+            raise (missing if is_task_id(target) else error) from None
     status = _status_with_read_dialog(entry)
     question = question_in(status)
     own = own_questions_in(status)
@@ -303,13 +298,17 @@ def _status_with_read_dialog(entry: AgentEntry) -> dict[str, Any]:
         never.wait(POLL_SECONDS)
 
 
-def _find_hidden_question(prefix: str, registry: FileRegistry) -> AgentQuestion | None:
-    """Returns what an agent asks in a task that only its sender may read, such as that of an API key."""
-    for reply in ask_all(registry.entries(), "GET", "/status"):
-        question = question_in(reply.body) if reply.error is None else {}
-        if str(question.get("task_id") or "").startswith(prefix):
-            return AgentQuestion(reply.entry, question, str(question["task_id"]))
-    return None
+def _find_question_by_task(target: str, registry: FileRegistry) -> AgentQuestion:
+    """Raises TaskNotFound, AmbiguousTask or NothingAsked."""
+    try:
+        return _find_task_question(target, registry)
+    except TaskNotFound:
+        # In a task that only its sender may read, such as that of an API key, the person sees the question alone.
+        for reply in ask_all(registry.entries(), "GET", "/status") if is_task_id(target) else ():
+            question = question_in(reply.body) if reply.error is None else {}
+            if str(question.get("task_id") or "").startswith(target):
+                return AgentQuestion(reply.entry, question, str(question["task_id"]))
+        raise
 
 
 def _find_task_question(target: str, registry: FileRegistry) -> AgentQuestion:

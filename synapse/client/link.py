@@ -166,7 +166,9 @@ def fleet_needs(home: str) -> "tuple[list[dict[str, Any]], list[str], list[dict[
 def not_asked(away: "list[dict[str, Any]]", now: "datetime") -> "list[str]":
     """Returns a line for each machine that could not be asked."""
     since = [(plain(str(one.get("name"))), ago(one.get("since"), now)) for one in away]
-    return [f"{name} is away, last seen {when}: not asked" if when else f"{name} is away: not asked" for name, when in since]
+    return [
+        f"{name} is away, last seen {when}: not asked" if when else f"{name} is away: not asked" for name, when in since
+    ]
 
 
 def find_remote_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
