@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from synapse.cli.exit_codes import DONE
+from synapse.cli.link import require_nats
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
@@ -26,7 +27,7 @@ from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.config.trust import Trust
 from synapse.core.address import short_name
-from synapse.core.errors import Conflict, NotFound, NotInFleet, SynapseError, UnsupportedOperation
+from synapse.core.errors import CommandMissing, Conflict, NotFound, NotInFleet, SynapseError, UnsupportedOperation
 from synapse.registry.files import links
 from synapse.services import systemd
 from synapse.services.consent import forget_installed, record_installed
@@ -230,29 +231,33 @@ def _uninstall(options: Namespace) -> int:
     service.path.unlink()
     forget_installed(load_settings().home, service.path.name)
     systemd.reload_units()
-    ends_server = service.what == LINK and _stop_server()
+    server_notice = _stop_server() if service.what == LINK else ""
     if options.json:
         print_json({"unit": service.path.name, "path": str(service.path), "active": "removed"})
     else:
         print_notice(f"{service.path.name} is stopped and removed.")
-        if ends_server:
-            print_notice("The fleet's server is stopped too.  (synapse fleet start)")
+        if server_notice:
+            print_notice(server_notice)
     return DONE
 
 
-def _stop_server() -> bool:
+def _stop_server() -> str:
     """Stops the fleet's server, which the link's service has started and systemd leaves alone.
 
-    Returns whether it is run on this machine.
+    Returns what to tell of it; empty if this machine does not run it.
     """
     settings = load_settings()
     config = load_fleet(settings.home)
     if config is None or not config.runs_server:
-        return False
+        return ""
+    try:
+        require_nats()
+    except CommandMissing as missing:
+        return f"The fleet's server goes on: {missing}.  ({missing.hint}; then: synapse fleet stop)"
     from synapse.link.server import FleetServer
 
     FleetServer(settings.home, settings.logs).stop()
-    return True
+    return "The fleet's server is stopped too.  (synapse fleet start)"
 
 
 def _find(what: str, file: str) -> _Service:

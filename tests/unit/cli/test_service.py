@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,23 @@ def test_a_machine_of_a_fleet_installs_its_link(synapse: Cli, systemd: FakeSyste
     assert synapse("service", "status", "gateway").code == 3
     removed = synapse("service", "uninstall", "link")
     assert (removed.code, removed.err) == (0, f"{LINK} is stopped and removed.\n")
+    assert not (units / LINK).exists()
+
+
+def test_the_service_of_a_link_goes_without_the_packages_of_a_fleet(
+    synapse: Cli, systemd: FakeSystemd, units: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ("nats://127.0.0.1:4222",)
+    save_fleet(home, FleetConfig(fleet="shop", machine="box1", servers=server, runs_server=True))
+    synapse("service", "install", "link")
+    # As after `uv tool install` without the extra.
+    monkeypatch.setitem(sys.modules, "nats", None)
+
+    ran = synapse("service", "uninstall", "link")
+
+    assert ran.code == 0
+    assert "The fleet's server goes on: a fleet needs the package nats, which is not installed" in ran.err
+    assert "then: synapse fleet stop" in ran.err
     assert not (units / LINK).exists()
 
 
