@@ -406,6 +406,7 @@ class Link:
             now=self._clock.now().timestamp(),
             outcomes=self._shell.outcomes,
             received=self._shell.received,
+            log_seq=self._shell.tail_seq,
             ship_lag=self._shipping.lag,
             replica=self._replicas.status() if self._replicas is not None else None,
             incarnations=self.incarnations,

@@ -18,6 +18,7 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
     now: float,
     outcomes: Mapping[str, int],
     received: Mapping[str, int],
+    log_seq: int,
     ship_lag: int,
     replica: Mapping[str, Any] | None,
     incarnations: int,
@@ -40,6 +41,7 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
         *_metric("synapse_link_proxies", "gauge", "Open sockets for agents on other machines.", proxies),
         *_labelled("synapse_link_relayed_total", "Messages to other machines, by kind and state.", _relayed(outcomes)),
         *_labelled("synapse_link_received_total", "Messages of other machines, by outcome.", _outcome(received)),
+        *_metric("synapse_link_log_seq", "gauge", "The last seq of this machine's log that the link has read.", log_seq),
         *_metric("synapse_link_ship_lag", "gauge", "Events of the log that are not shipped yet.", ship_lag),
         *_metric("synapse_link_incarnations_total", "counter", "New incarnations of this machine.", incarnations),
     ]
@@ -47,8 +49,11 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
         machines: list[dict[str, Any]] = replica.get("machines", [])
         events = int(replica.get("events", 0))
         lines += _metric("synapse_link_replica_events_total", "counter", "Events written to the replica.", events)
+        seqs = [({"machine": str(one["machine"])}, int(one.get("seq", 0))) for one in machines]
         gaps = [({"machine": str(one["machine"])}, int(bool(one.get("incomplete")))) for one in machines]
         repairs = [({"machine": str(one["machine"])}, int(one.get("repairs", 0))) for one in machines]
+        about = "The last seq of a machine's log that is in the replica."
+        lines += _labelled("synapse_link_replica_seq", about, seqs, "gauge")
         lines += _labelled("synapse_link_replica_incomplete", "Whether the log of a machine has a gap.", gaps, "gauge")
         about = "Ranges of a machine's log that were asked for because a batch was missing."
         lines += _labelled("synapse_link_replica_repairs_total", about, repairs)
