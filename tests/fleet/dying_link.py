@@ -8,7 +8,8 @@
     FOLDER/points      the points that all of these links have passed, one in a line
 
 A point is before or after something durable or visible: a commit of link.db, a request to another machine, a mail, a
-call of a host, an answer. The product has no code for this: `RelayShell` is wrapped here, in these processes only.
+call of a host, an answer, a batch of the log, a commit of the replica. The product has no code for this: `RelayShell`,
+`LogShipping` and `ReplicaKeeper` are wrapped here, in these processes only.
 Every link is a fork of one process that has loaded everything, so that it starts fast.
 """
 
@@ -27,12 +28,14 @@ from synapse.cli.link import run_link
 from synapse.fleet.relay_io import HandledRow, OutboxRow, Store, Write
 from synapse.fleet.wire import MessageKind, Receipt, RelayedMessage, decode_relay
 from synapse.link import asking, link, nats_bus
+from synapse.link.replicas import ReplicaKeeper
 from synapse.link.shell import RelayShell
+from synapse.link.shipping import LogShipping
 
 DIE_AT, STAY_AWAY, POINTS = "die-at", "stay-away", "points"
 SILENCE_SECONDS = 2.0
 """How long a machine whose link has died with a request is waited for; the product waits longer."""
-Job = Callable[..., Coroutine[Any, Any, None]]
+Job = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class Points:
@@ -52,17 +55,18 @@ class Points:
         """Returns the job with a point before and one after it for each name of its first argument."""
 
         @wraps(job)
-        async def watched(shell: RelayShell, first: Any, *more: Any) -> None:
+        async def watched(part: object, first: Any, *more: Any) -> Any:
             told = names(first if not more else (first, *more))
             self.at(f"before {name}" for name in told)
-            await job(shell, first, *more)
+            done = await job(part, first, *more)
             self.at(f"after {name}" for name in told)
+            return done
 
         return watched
 
 
 def watch(points: Points) -> None:
-    """Puts points around every effect of the relay, for this process."""
+    """Puts points around every effect of the relay, of the shipping and of the replica, for this process."""
     shell: Any = RelayShell
     commit, committed = shell._commit, shell._committed
 
@@ -80,6 +84,11 @@ def watch(points: Points) -> None:
     shell._ask_host = points.around(shell._ask_host, lambda effect: [type(effect.call).__name__])
     shell._answer = points.around(shell._answer, lambda told: [f"answer {_name(told[1])}"])
     shell._acknowledge = points.around(shell._acknowledge, lambda _: ["acknowledge"])
+    shipping: Any = LogShipping
+    shipping._store = points.around(shipping._store, lambda _: ["commit chain"])
+    shipping._keep = points.around(shipping._keep, lambda _: ["ship batch"])
+    keeper: Any = ReplicaKeeper
+    keeper._write = points.around(keeper._write, lambda _: ["commit replica"])
     shell.__init__.__kwdefaults__["relay_seconds"] = SILENCE_SECONDS
     asking_module: Any = asking
     asking_module.ANSWER_SECONDS = SILENCE_SECONDS

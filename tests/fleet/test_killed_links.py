@@ -1,12 +1,16 @@
-"""A link is killed at every durable step of the sender's or the receiver's: one task, one typing, the right end."""
+"""A link is killed at every durable step of the sender's or the receiver's: one task, one typing, the right end.
+
+Also at those of shipping the log and of writing a replica: the replica then has every row of the log, once.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +141,21 @@ class Pair:
         # An answer that failed ends the wait as well.
         until(lambda: status_of(self.ada.task(waiting)) in FINISHED, "ada to be told")
 
+    def check_replica(self) -> None:
+        """The replica on laptop gets the whole log of box2, row for row."""
+        until(lambda: self._replica() == self._log(), "the replica to have the whole log of box2", self._missing)
+
+    def _log(self) -> list[tuple[int, str]]:
+        """Returns the seqs of box2's log and the tasks that they are of."""
+        return _rows(self.box2.machine.home / "store.db", "SELECT appends.seq, tasks.id FROM appends", "appends.seq")
+
+    def _replica(self) -> list[tuple[int, str]]:
+        rows = "SELECT origin_seq, tasks.id FROM origins JOIN appends USING (seq)"
+        return _rows(self.laptop.machine.home / "fleet/replica.db", rows, "origin_seq")
+
+    def _missing(self) -> list[tuple[int, str]]:
+        return sorted({*self._log()} ^ {*self._replica()})
+
     def _end_of(self, nonce: str) -> dict[str, Any]:
         """Returns the outbox row of a message when both machines are done with it; it has one task, and says which."""
         [row] = closed_rows(self.laptop.machine, [f"m-{nonce}"])
@@ -147,6 +166,12 @@ class Pair:
 
     def _open_ends(self) -> list[str]:
         return [row["message_id"] for row in outbox_rows(self.box2.machine, "kind = 'ended' AND state = 'open'")]
+
+
+def _rows(path: Path, select: str, order: str) -> list[tuple[int, str]]:
+    """Returns rows of a store's log, whose appends are joined with their tasks."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
+        return connection.execute(f"{select} JOIN tasks ON tasks.number = appends.task ORDER BY {order}").fetchall()
 
 
 @pytest.fixture
@@ -194,6 +219,8 @@ SENDER_STEPS_OF_MAIL = ("mail send", "acknowledge")
 RECEIVER_STEPS_OF_MAIL = ("OpenTask", "commit handled send", "mail receipt", "acknowledge")
 SENDER_STEPS_OF_CANCEL = ("commit void open", "request void")
 RECEIVER_STEPS_OF_CANCEL = ("VoidTask", "commit handled void")
+STEPS_OF_SHIPPING = ("commit chain", "ship batch")
+STEPS_OF_A_REPLICA = ("commit replica",)
 OTHER_STEPS = {
     "mail receipt": "as the mail of the other side",
     "request FindMessage": "a question, which is asked again",
@@ -280,10 +307,33 @@ def test_a_receiver_s_link_that_dies_with_a_cancel_tells_the_truth(pair: Pair, n
     pair.check_canceled(nonce, waiting)
 
 
+@pytest.mark.parametrize("point", around(*STEPS_OF_SHIPPING))
+def test_a_link_that_dies_as_it_ships_its_log_ships_all_of_it_once(pair: Pair, nonce: str, point: str) -> None:
+    pair.box2.die_at(point)
+
+    waiting = pair.send(nonce)
+
+    pair.box2.wait_dead()
+    pair.check(nonce, waiting)
+    pair.check_replica()
+
+
+@pytest.mark.parametrize("point", around(*STEPS_OF_A_REPLICA))
+def test_a_link_that_dies_as_it_writes_its_replica_has_all_of_it_once(pair: Pair, nonce: str, point: str) -> None:
+    pair.laptop.die_at(point)
+
+    waiting = pair.send(nonce)
+
+    pair.laptop.wait_dead()
+    pair.check(nonce, waiting)
+    pair.check_replica()
+
+
 def test_links_were_killed_at_all_of_their_steps(pair: Pair) -> None:
     """Runs last: a step that the product has gained since is missing in the tables above."""
-    sender = {*SENDER_STEPS, *SENDER_STEPS_OF_MAIL, *SENDER_STEPS_OF_CANCEL, *OTHER_STEPS}
-    receiver = {*RECEIVER_STEPS, *RECEIVER_STEPS_OF_MAIL, *RECEIVER_STEPS_OF_CANCEL, *OTHER_STEPS}
+    both = {*STEPS_OF_SHIPPING, *OTHER_STEPS}
+    sender = {*SENDER_STEPS, *SENDER_STEPS_OF_MAIL, *SENDER_STEPS_OF_CANCEL, *STEPS_OF_A_REPLICA, *both}
+    receiver = {*RECEIVER_STEPS, *RECEIVER_STEPS_OF_MAIL, *RECEIVER_STEPS_OF_CANCEL, *both}
 
     assert pair.laptop.points.keys() <= set(around(*sender))
     assert pair.box2.points.keys() <= set(around(*receiver))
