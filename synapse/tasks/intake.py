@@ -423,7 +423,7 @@ class Intake:
         if task.version > len(events):
             return task  # answered at once
         if request.response_expected:
-            # Once it is durable: of two requests that close a cycle at the same time, at least one sees the other.
+            # Once it is durable: of two requests that close a cycle at the same time, the later one sees the other.
             await self._cycles.refuse(task)
         self._replies.expect(task)
         if is_admitted:

@@ -1,7 +1,7 @@
 """Waits for replies: refuses a request that closes a cycle of waiting agents, and fails waits for agents that are lost.
 
-Agents in a cycle would wait for ever, so the request that closes it is refused. An agent whose host was killed never
-replies, so tasks that wait for it fail after a grace period.
+Agents in a cycle would wait for ever, so the request that closes it is refused; of requests that cross, that is the one
+opened last. An agent whose host was killed never replies, so tasks that wait for it fail after a grace period.
 
 A machine knows only the waits of its own store. So a request to another machine names the inboxes that wait behind its
 sender (`waiting_behind`), with their machines, and the task that it opens keeps them. Waits for agents on other
@@ -19,7 +19,7 @@ from typing import Final
 from synapse.core.address import on_machine, remote_inbox, short_name, split_inbox
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import Conflict, SynapseError, TaskNotFound, WaitCycle
-from synapse.core.events import AttentionChanged
+from synapse.core.events import AttentionChanged, TaskOpened
 from synapse.core.registry import Registry
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState, WaitTarget
@@ -37,6 +37,7 @@ UNSENT_SECONDS: Final = 30.0
 UNSENT: Final = "not_sent"
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _MOST_OPEN_TASKS: Final = 1000
+_NO_TASKS: Final[frozenset[TaskId]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,20 @@ async def _cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
         # A person waits for it, who typed `@agent` at the sender's prompt, or a shell: the sender itself works on.
         return ()
     waits, inboxes = await _open_waits(store, new)
+    if not find_cycle(waits, _wait(new, inboxes)):
+        return ()
+    # Each of two requests that cross sees the other. Their hosts must not both refuse: the later one closes the cycle.
+    waits, inboxes = await _open_waits(store, new, without=await _opened_after(new, store))
     return find_cycle(waits, _wait(new, inboxes))
+
+
+async def _opened_after(task: Task, store: TaskStore) -> frozenset[TaskId]:
+    """Returns the tasks of all agents that were opened after this one, in the order of the store."""
+    read = await store.read_after(0, task_id=task.id, limit=1)
+    later = set[TaskId]()
+    while read and (read := await store.read_after(read[-1].seq)):
+        later |= {one.event.task_id for one in read if isinstance(one.event, TaskOpened)}
+    return frozenset(later)
 
 
 async def waiting_behind(store: TaskStore, inbox: str, machine: str) -> tuple[str, ...]:
@@ -152,13 +166,16 @@ async def remote_waits(store: TaskStore) -> tuple[Task, ...]:
     return tuple(task for task in page.tasks if _machine_asked(task))
 
 
-async def _open_waits(store: TaskStore, *new: Task) -> tuple[list[Wait], Mapping[str, str]]:
+async def _open_waits(
+    store: TaskStore, *new: Task, without: frozenset[TaskId] = _NO_TASKS
+) -> tuple[list[Wait], Mapping[str, str]]:
     """Returns the waits that the store knows, those behind `new` included, and the inboxes of the agents by their ids.
 
-    Of a sender on another machine nobody here knows whether it still waits, so it counts until its task ends.
+    The requests `without` count as not made. Of a sender on another machine nobody here knows whether it still waits,
+    so it counts until its task ends.
     """
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
-    waited_for = [task for task in page.tasks if await _is_waited_for(task, store)]
+    waited_for = [task for task in page.tasks if task.id not in without and await _is_waited_for(task, store)]
     inboxes = {task.agent_id: task.inbox for task in (*waited_for, *new)}
     waits = [_wait(task, inboxes) for task in waited_for]
     for task in (*waited_for, *new):

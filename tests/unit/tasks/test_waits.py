@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import StoreFailed, WaitCycle
-from synapse.core.events import AttentionChanged, MetadataChanged, TaskEvent
+from synapse.core.events import AttentionChanged, MetadataChanged, TaskEvent, TaskOpened
 from synapse.core.message import Sender
 from synapse.core.override import override
 from synapse.core.requests import CreateTask, SendMessage, SubscribeTask
@@ -104,6 +104,45 @@ async def test_a_line_that_a_person_typed_at_claudes_prompt_is_no_wait_of_claude
     task = await harness.service.handle(replace(asked_back(), sender_task_id=""), Caller())
 
     assert task.state is TaskState.SUBMITTED
+
+
+class SlowStore(MemoryStore):
+    """A store that lists tasks when two requests for answers are in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._requests = 0
+        self._has_both = asyncio.Event()
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        self._requests += isinstance(events[0], TaskOpened) and task.reply_to is not None
+        if self._requests > 1:
+            self._has_both.set()
+        return super().append(task, events, lease=lease, digest=digest)
+
+    @override
+    async def list(self, query: TaskQuery) -> TaskPage:
+        await self._has_both.wait()
+        return await super().list(query)
+
+
+async def test_of_two_requests_that_cross_only_the_later_one_is_refused() -> None:
+    codex = AgentHarness(store=SlowStore())
+    claudes = codex.neighbour(CLAUDE)
+    asked = list[Awaitable[Task]]()
+    for here, there, me in ((codex, claudes, ME), (claudes, codex, CLAUDE)):
+        waiting = await here.service.handle(CreateTask(message=say("wait"), dialect="synapse"), Caller())
+        request = replace(asked_back(), sender=Sender(sender_id=me.agent_id), sender_task_id=waiting.id)
+        asked.append(there.service.handle(replace(request, message=say("and you?")), Caller()))
+
+    first, second = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert isinstance(first, Task), first
+    assert first.state is TaskState.SUBMITTED
+    assert isinstance(second, WaitCycle), second
 
 
 class BlindStore(MemoryStore):
