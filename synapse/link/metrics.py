@@ -41,7 +41,9 @@ def metrics_text(  # noqa: PLR0913 - one for each metric
         *_metric("synapse_link_proxies", "gauge", "Open sockets for agents on other machines.", proxies),
         *_labelled("synapse_link_relayed_total", "Messages to other machines, by kind and state.", _relayed(outcomes)),
         *_labelled("synapse_link_received_total", "Messages of other machines, by outcome.", _outcome(received)),
-        *_metric("synapse_link_log_seq", "gauge", "The last seq of this machine's log that the link has read.", log_seq),
+        *_metric(
+            "synapse_link_log_seq", "gauge", "The last seq of this machine's log that the link has read.", log_seq
+        ),
         *_metric("synapse_link_ship_lag", "gauge", "Events of the log that are not shipped yet.", ship_lag),
         *_metric("synapse_link_incarnations_total", "counter", "New incarnations of this machine.", incarnations),
     ]
