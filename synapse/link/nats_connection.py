@@ -131,6 +131,7 @@ class Connection:
         """The subject and the answer of each request that waits, by its token."""
         self._subscribed: dict[str, list[_Inbox]] = {}
         self._last_error: Exception | None = None
+        self._hears_answers = True
 
     @classmethod
     async def open(cls, access: Access, server: str) -> Connection:
@@ -161,6 +162,9 @@ class Connection:
                 )
                 inbox = names.inbox_subject(access.machine, "*", f"{connection._secret}.*")
                 await client.listen(inbox, connection._on_answer)
+                # Twice: the first PING overtakes the subscription, which nats-py writes a moment later. When the second
+                # one is answered, the server has refused the subscription or will not.
+                await client.flush()
                 await client.flush()
         except (OSError, ValueError, nats_errors.Error, TimeoutError) as error:
             reason = connection._last_error if isinstance(error, nats_errors.NoServersError) else error
@@ -174,6 +178,12 @@ class Connection:
         except BaseException:
             await connection.close()
             raise
+        if not connection._hears_answers:
+            await connection.close()
+            raise NotConnected(
+                f"{connection.address} does not let this machine hear the answers for {access.machine}: give it the"
+                f" credentials of {access.machine}, with the rights that docs/howto/fleet.md lists"
+            )
         return connection
 
     async def wait_lost(self) -> str:
@@ -304,6 +314,7 @@ class Connection:
         subject = text.partition('"')[2].partition('"')[0]
         error = NotAllowed(f"the server does not let this machine use {subject}")
         if "subscription" in text:
+            self._hears_answers &= not subject.startswith(names.inbox_subject(self._machine, "*", self._secret).lower())
             for inbox in self._subscribed.get(subject, []):
                 inbox.end(error)
             return

@@ -15,9 +15,13 @@ from nats.js.errors import NotFoundError
 from synapse.config.fleet import load_fleet
 from synapse.fleet import names
 from synapse.link.certificates import make_authority, make_server_certificate
+from synapse.link.members import FleetMember, permissions
+from tests.fakes.certificates import self_made
+from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
 from tests.fleet.waiting import until
 from tests.fleet.world import Machine, World, open_world
+from tests.samples.commands import Ran
 
 pytestmark = pytest.mark.integration
 LISTEN = ("--listen", "0.0.0.0:0", "--address", "127.0.0.1")
@@ -160,6 +164,47 @@ def test_machines_meet_on_a_nats_that_others_run(tmp_path: Path) -> None:
         invited = hub.synapse("fleet", "invite", "third")
         assert invited.code == 7
         assert "--creds" in invited.err
+
+
+def test_machines_meet_on_a_hosted_nats_with_a_file_of_credentials_each(tmp_path: Path) -> None:
+    """TLS, and for each machine the rights of the how-to and no more."""
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    certificate, key = self_made(tmp_path)
+    operator = Operator.new()
+    tls = f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}'
+    rights = {
+        name: permissions(FleetMember(name=name, key="", is_gateway=name == "hub"), names.JETSTREAM_API)
+        for name in ("hub", "box2")
+    }
+    rights["hub"]["publish"]["allow"] += [f"$JS.API.{one}" for one in ("INFO", "STREAM.INFO.*", "STREAM.CREATE.*")]
+    creds = {name: str(operator.creds(tmp_path, name, allowed)) for name, allowed in rights.items()}
+    with (
+        nats_server(folder, f"{operator.configuration()}\n{tls}") as server,
+        open_world("hub", "box2", namespaces=False) as world,
+    ):
+        hub, box2 = world
+        url = f"tls://127.0.0.1:{server.port}"
+
+        def join(machine: Machine, credentials: str, *more: str) -> Ran:
+            way = ("--as", machine.name, "--creds", credentials, "--ca", str(certificate))
+            return machine.synapse("fleet", "join", url, *way, *more)
+
+        # Of another machine, and of nobody.
+        foreign, missing = join(box2, creds["hub"]), join(box2, str(tmp_path / "none.creds"))
+        assert join(hub, creds["hub"], "--gateway").code == 0
+        assert join(box2, creds["box2"]).code == 0
+        world.wait_connected()
+        box2.start_dummy("d")
+
+        answer = until(lambda: hub.synapse("send", "d@box2", "hello", "--response", "--timeout", "30"), "an answer")
+        assert answer.code == 0, answer
+        assert "hello" in answer.out
+        for machine in world:
+            told = machine.run("fleet", "doctor")
+            assert "acting as another machine was refused, but a stolen key can use all of JetStream" in told
+        assert (foreign.code, "give it the credentials of box2" in foreign.err) == (8, True), foreign
+        assert (missing.code, "none.creds" in missing.err) == (2, True), missing
 
 
 def test_a_nats_without_jetstream_is_refused_in_words(tmp_path: Path) -> None:
