@@ -86,6 +86,7 @@ async def test_a_slow_scan_does_not_delay_the_reading_and_runs_once_at_a_time(sc
         append(scan.file, number)
         await until(lambda: len(records) > number)  # noqa: B023 - awaited before the next number
     follower.stop()
+    scan.may_end.set()  # the loop closes before the fixture ends, and waits for its threads
 
     assert scan.began == 1
     assert [record["number"] for record in records] == list(range(30))
