@@ -71,8 +71,8 @@ class _Session:
     """Its end was reported; after an error the server says twice that it is idle."""
     answer: str = ""
     """The id of the assistant's last message; a turn with tools has several."""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The parts of that message."""
+    parts: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """The parts of the messages in the turn. Also of one that is not known yet: the stream may begin in its middle."""
     is_finished: bool = False
     """That message came to its regular end."""
     is_rejected: bool = False
@@ -80,6 +80,11 @@ class _Session:
     error: Record = field(default_factory=dict[str, object])
     settings: Record = field(default_factory=dict[str, object])
     """The agent and the model of the user's message, as its server expects them in a request."""
+
+    @property
+    def text(self) -> str:
+        """The text of the assistant's last message so far."""
+        return "".join(self.parts.get(self.answer, {}).values())
 
 
 class ShownConversation(Enum):
@@ -158,16 +163,16 @@ class OpenCodeEvents:
         return None
 
     def _read_text(self, name: str, given: Record, session: _Session) -> SignalReport | None:
-        before, report = dict(session.texts), None
+        before, report = session.text, None
         if name != "message.part.delta":
             report = _note_part(table_at(given, "part"), session)
-        elif text_at(given, "messageID") == session.answer and text_at(given, "field") == "text":
+        elif text_at(given, "field") == "text":
             # Thoughts come as deltas too; only parts that began as text belong to the answer.
-            part_id = text_at(given, "partID")
-            if part_id in session.texts:
-                session.texts[part_id] += text_at(given, "delta")
-        if session.texts != before and (text := "".join(session.texts.values())):
-            self._new_text = TextSoFar(session.turn, text)
+            parts, part_id = session.parts.get(text_at(given, "messageID"), {}), text_at(given, "partID")
+            if part_id in parts:
+                parts[part_id] += text_at(given, "delta")
+        if session.text not in ("", before):
+            self._new_text = TextSoFar(session.turn, session.text)
         return report
 
     def _read_question(self, name: str, given: Record, session: _Session) -> SignalReport | None:
@@ -221,14 +226,15 @@ def reply_to(request: Record, choice: Choice) -> ReplyRequest | None:
 def _note_message(info: Record, session: _Session) -> None:
     if text_at(info, "role") == "user":
         if text_at(info, "id") != session.turn:
+            if session.turn:
+                session.parts.clear()
             session.turn, session.answer, session.error = text_at(info, "id"), "", {}
             session.is_submitted = session.is_over = session.is_rejected = False
-            session.texts.clear()
         session.settings = _settings(info) or session.settings
     elif text_at(info, "parentID") == session.turn:
         if text_at(info, "id") != session.answer:
             session.answer = text_at(info, "id")
-            session.texts.clear()
+            session.parts = {session.answer: session.parts.get(session.answer, {})}
         session.error = table_at(info, "error") or session.error
         session.is_finished = bool(text_at(info, "finish"))
 
@@ -237,9 +243,9 @@ def _note_part(given: Record, session: _Session) -> SignalReport | None:
     if text_at(given, "type") != "text" or given.get("synthetic") is True:
         return None
     message, text = text_at(given, "messageID"), text_at(given, "text")
-    if message == session.answer:
-        session.texts[text_at(given, "id")] = text
-    elif message == session.turn and not session.is_submitted:
+    if message != session.turn:
+        session.parts.setdefault(message, {})[text_at(given, "id")] = text
+    elif not session.is_submitted:
         session.is_submitted = True
         return _report(SignalKind.SUBMITTED, "its server has the prompt", text, session.turn)
     return None
@@ -264,17 +270,20 @@ def _at(milliseconds: object) -> str:
     return f" at {datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _ended(session: _Session) -> SignalReport:
+def _ended(session: _Session) -> SignalReport | None:
     session.is_over = True
     if session.error:
         return _failure(session.error, session.turn)
     if session.answer and not session.is_finished:
         # An abort while it waits to try again comes without an error.
         return _failure({"name": _ABORTED}, session.turn)
-    text = "".join(session.texts.values())
+    text = session.text
     if session.is_rejected and not text:
         note, detail = "a person said no, which ended the turn", "its server says that it is done: a person said no"
         return failed(Source.SIGNAL, INTERRUPTED, note, detail=detail, turn=session.turn)
+    if not text and not session.is_submitted:
+        # The stream began in the middle of the turn, and what was said before is not known: the screen shows it.
+        return None
     return _report(SignalKind.ANSWERED, "its server says that it is done", text, session.turn)
 
 

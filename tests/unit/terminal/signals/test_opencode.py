@@ -48,6 +48,23 @@ def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text
     assert (reports[-1].kind, reports[-1].text) == (SignalKind.ANSWERED, text)
 
 
+def test_a_stream_that_begins_in_the_middle_of_a_turn_tells_no_wrong_answer() -> None:
+    """As one that is opened when a person has typed already, or again after it broke."""
+    answers = {last.turn: last.text for *_, last in reported() if last.kind is SignalKind.ANSWERED}
+    events = recorded("opencode", "events.jsonl")
+    without_prompt = 0
+    for begin in range(len(events)):
+        late = OpenCodeEvents()
+        reports = [report for event in events[begin:] if (report := late.read(event))]
+        prompts = {report.turn for report in reports if report.kind is SignalKind.SUBMITTED}
+        for report in reports:
+            if report.kind is SignalKind.ANSWERED:
+                assert report.text == answers[report.turn], begin
+                without_prompt += report.turn not in prompts
+
+    assert without_prompt
+
+
 @pytest.mark.parametrize(("turn", "asked"), [(1, "bash: touch made-by-tool.txt"), (-1, "Which colour?")])
 def test_a_question_and_its_answer_are_reported(turn: int, asked: str) -> None:
     reports = reported()[turn]
