@@ -176,17 +176,39 @@ class PresencePublisher:
 
     async def run(self) -> None:
         """Writes the keys until it is cancelled. Raises Conflict when another link runs under this machine's name."""
-        while True:
-            try:
-                await self._beat()
-            except BusError as error:
-                log.debug("presence_not_written", extra={"error": str(error)})
-                self._has_written = False
-                self._connected_at = ""
-            await pause(CHANGE_SECONDS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS - CHANGE_SECONDS):
-                    await self._changed.wait()
+        following = asyncio.create_task(self._follow_connection())
+        try:
+            while True:
+                is_written = await self._try_to_beat()
+                await pause(CHANGE_SECONDS)
+                if is_written or not self._bus.connected:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(BEAT_SECONDS - CHANGE_SECONDS):
+                            await self._changed.wait()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _try_to_beat(self) -> bool:
+        """Returns whether the keys were written; not before this machine has an incarnation."""
+        try:
+            await self._beat()
+        except BusError as error:
+            log.debug("presence_not_written", extra={"error": str(error)})
+            self._forget_connection()
+        return self._has_written
+
+    async def _follow_connection(self) -> None:
+        """Lets the next beat come soon after each new connection: a server that was restarted has lost the keys."""
+        async with aclosing(self._bus.changes()) as changes:
+            await anext(changes)  # how it is now
+            async for connected in changes:
+                self._forget_connection()
+                if connected:
+                    self.changed()
+
+    def _forget_connection(self) -> None:
+        self._has_written, self._connected_at = False, ""
 
     async def leave(self) -> None:
         """Removes the presence at once: this machine goes away in order."""
@@ -199,7 +221,7 @@ class PresencePublisher:
     async def _beat(self) -> None:
         self._changed.clear()
         if not self._bus.connected:
-            self._has_written, self._connected_at = False, ""
+            self._forget_connection()
             return
         incarnation = self._incarnation()
         if incarnation is None:

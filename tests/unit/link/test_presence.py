@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import msgspec
@@ -13,10 +13,12 @@ from synapse.auth.mirror import Revocations
 from synapse.config.fleet import fleet_folder
 from synapse.core.errors import Conflict, MachineAway, MachineNotFound
 from synapse.core.override import override
+from synapse.core.waiting import pause
 from synapse.fleet.asks import Greeted, encode_answer
 from synapse.fleet.bus import NoReply, NotConnected
 from synapse.fleet.names import INCARNATIONS, KEYS, PRESENCE, ask_subject, mail_subject
 from synapse.fleet.wire import NO_INCARNATION, Incarnation
+from synapse.link import presence
 from synapse.link.presence import Lasting, Machines, PresencePublisher, Present, forget_removed
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory_engine import MemoryBus, MemoryEngine
@@ -47,6 +49,11 @@ def publisher(
     )
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await pause(0.01)
+
+
 async def beat(one: PresencePublisher, engine: MemoryEngine) -> None:
     """Run it until it has written."""
     running = asyncio.create_task(one.run())
@@ -55,6 +62,25 @@ async def beat(one: PresencePublisher, engine: MemoryEngine) -> None:
             await asyncio.wait({running}, timeout=0.01)
             if running.done():
                 running.result()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_machine_is_present_soon_after_the_server_has_lost_all_presence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(presence, "CHANGE_SECONDS", 0.01)
+    engine = MemoryEngine()
+    one = publisher(engine)
+    [bus] = engine.buses
+    running = asyncio.create_task(one.run())
+    async with asyncio.timeout(5):  # half of the time between two beats
+        await until(lambda: "box2" in engine.buckets.get(PRESENCE, {}))
+        bus.cut()
+        engine.buckets.clear()
+        bus.mend()
+
+        await until(lambda: "box2" in engine.buckets.get(PRESENCE, {}))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
