@@ -99,6 +99,7 @@ RESTART_SECONDS: Final = 2.0
 FORBIDDEN_SECONDS: Final = 30.0
 """How often a part is tried that the fleet's server forbids."""
 _GRACE_SECONDS: Final = 2
+_NO_FILE: Final = (0, 0, 0)
 
 
 Part = Callable[[], Coroutine[Any, Any, None]]
@@ -111,6 +112,7 @@ class FleetFile:
     def __init__(self, home: Path) -> None:
         """Raises NotInFleet or InvalidSettings."""
         self._home = home
+        self._unreadable_at = _NO_FILE
         self._read_at = self._modified()
         config = load_fleet(home)
         if config is None:
@@ -118,32 +120,40 @@ class FleetFile:
         self.config: FleetConfig = config
 
     def allowed(self, machine: str) -> frozenset[str]:
-        """Returns what a machine may do here beyond the ordinary."""
+        """Returns what a machine may do here beyond the ordinary, as the file says now: it may just have changed."""
+        if self._modified() not in {self._read_at, self._unreadable_at}:
+            self._read()
         return self.config.allowed(machine)
 
     async def follow(self) -> None:
         """Reads the file when it has changed. Returns when this machine has left the fleet."""
-        while True:
+        while self._read():
             await pause(CONFIG_SECONDS)
-            modified = self._modified()
-            if modified == self._read_at:
-                continue
-            try:
-                config = load_fleet(self._home)
-            except SynapseError as error:
-                log.warning("fleet_file_not_read", extra={"error": str(error)})
-                continue
-            self._read_at = modified
-            if config is None:
-                return
-            self.config = config
-            log.info("fleet_file_read", extra={"allow": {name: sorted(one) for name, one in config.allow.items()}})
 
-    def _modified(self) -> int:
+    def _read(self) -> bool:
+        """Reads the file if it has changed. Returns whether this machine is still in the fleet."""
+        modified = self._modified()
+        if modified == self._read_at:
+            return True
         try:
-            return fleet_file(self._home).stat().st_mtime_ns
+            config = load_fleet(self._home)
+        except SynapseError as error:
+            log.warning("fleet_file_not_read", extra={"error": str(error)})
+            self._unreadable_at = modified
+            return True
+        if config is None:
+            return False
+        self._read_at, self.config = modified, config
+        log.info("fleet_file_read", extra={"allow": {name: sorted(one) for name, one in config.allow.items()}})
+        return True
+
+    def _modified(self) -> tuple[int, int, int]:
+        """Returns what tells one state of the file from another: times are coarser than two commands in a row."""
+        try:
+            found = fleet_file(self._home).stat()
         except OSError:
-            return 0
+            return _NO_FILE
+        return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 class Link:
