@@ -398,8 +398,9 @@ def _try_out(access: Access, *, is_new_name: bool = False) -> None:
 async def _check(access: Access, *, is_new_name: bool) -> None:
     async with NatsBus(access) as bus:
         try:
-            await bus.wait_connected(CONNECT_SECONDS)
             if is_new_name:
+                # Others run this server, so it runs already, or a person has to do something.
+                await bus.require_connected(CONNECT_SECONDS)
                 with suppress(NotAllowed):  # then another machine makes them
                     await bus.make_missing()
                 if await bus.get(names.PRESENCE, access.machine) is not None:
@@ -407,6 +408,8 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
                         f"a machine named '{access.machine}' is connected already",
                         hint="choose another name with --as; or wait half a minute if it was this one",
                     )
+            else:
+                await bus.wait_connected(CONNECT_SECONDS)
             await _check_rights(bus)
         except NotConnected as error:
             hint = "check the address, the network and the credentials"

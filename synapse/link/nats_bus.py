@@ -125,6 +125,9 @@ class NatsBus:
         self._problem = "it has not connected yet"
         self._listeners: set[asyncio.Queue[bool]] = set()
         self._is_connected = asyncio.Event()
+        self._tries = 0
+        self._has_tried_all = asyncio.Event()
+        """One server could be used, or each was tried once."""
         self._mails: dict[int, str] = {}
         """The subject on which each mail that was yielded is acknowledged."""
         self._task: asyncio.Task[None] | None = None
@@ -161,6 +164,14 @@ class NatsBus:
                 await self._is_connected.wait()
         except TimeoutError:
             raise NotConnected(self._problem) from None
+
+    async def require_connected(self, seconds: float) -> None:
+        """Waits until each server was tried once. Raises NotConnected with the reason if none can be used."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._has_tried_all.wait()
+        if not self.connected:
+            raise NotConnected(self._problem)
 
     async def changes(self) -> AsyncGenerator[bool, None]:
         queue = asyncio.Queue[bool]()
@@ -520,7 +531,10 @@ class NatsBus:
         while True:
             connection = await self._connect(servers[0])
             servers.rotate(-1)
+            self._tries += 1
             if connection is None:
+                if self._tries >= len(servers):
+                    self._has_tried_all.set()
                 # With jitter: a server that comes back is not met by all machines at once.
                 await pause(random.uniform(wait / 2, wait))  # noqa: S311 - jitter, no secret
                 wait = min(wait * 2, LONGEST_WAIT)
@@ -575,6 +589,8 @@ class NatsBus:
         changed = (connection is None) != (self._connection is None)
         self._connection = connection
         (self._is_connected.clear if connection is None else self._is_connected.set)()
+        if connection is not None:
+            self._has_tried_all.set()
         if connection is None:
             self._mails.clear()
         if changed:

@@ -44,7 +44,6 @@ CHANGES = [
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server listens in these tests, and nothing comes of waiting for one."""
     monkeypatch.setattr("synapse.cli.fleet_doctor.CONNECT_SECONDS", 0.3)
-    monkeypatch.setattr("synapse.link.membership.CONNECT_SECONDS", 0.3)
 
 
 @pytest.fixture(name="link")
