@@ -11,7 +11,7 @@ from synapse.cli.task_lookup import find_task
 from synapse.cli.tasks import OwnedTask, cancel_stored, queued_for_one
 from synapse.client.hosts import ask, open_registry
 from synapse.client.lines import plain
-from synapse.client.link import OPEN, OUTBOX
+from synapse.client.link import OPEN, OUTBOX, UNCERTAIN
 from synapse.client.views import FINISHED, note_of, short_id, status_of
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -97,6 +97,8 @@ def run_resolve(arguments: list[str]) -> int:
         verdict.add_argument(f"--{word}", dest="verdict", action="store_const", const=word, help=meaning)
     options = parser.parse_args(arguments)
     entry, found = find_task(options.task, open_registry())
+    if kept := object_in(found, "metadata").get(OUTBOX):
+        raise _in_outbox(found, kept, entry)
     if not entry.pid:
         raise Conflict(
             f"{entry.agent_id} is not running, so task {short_id(found)} cannot be resolved now",
@@ -108,3 +110,18 @@ def run_resolve(arguments: list[str]) -> int:
     else:
         print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
     return 0
+
+
+def _in_outbox(task: dict[str, Any], state: object, entry: AgentEntry) -> Conflict:
+    """Returns why nobody can decide about a message that no machine is known to have."""
+    number, name = short_id(task), short_name(entry)
+    if state == UNCERTAIN:
+        # The agent's machine has lost the files that knew, so it could not find the task either.
+        return Conflict(
+            f"nobody can find out whether {name} got the message of task {number}, so it stays as it is",
+            hint=f"look at {name}, and send the message again if it did not arrive",
+        )
+    if state == OPEN:
+        hint = f"synapse fleet outbox; `synapse cancel {number}` takes it back"
+        return Conflict(f"the message of task {number} waits in the outbox, and nothing is in doubt", hint=hint)
+    return Conflict(f"task {number} is {status_of(task)}, and nothing is in doubt", hint=f"synapse show {number}")

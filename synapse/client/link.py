@@ -42,6 +42,8 @@ OUTBOX = "outbox"
 """In the metadata of a remote task: where its message is in the outbox of this machine."""
 OPEN = "open"
 """The message is in the outbox: the other machine has not accepted it yet."""
+UNCERTAIN = "uncertain"
+"""Nobody can find out whether the other machine has accepted it."""
 SETTLED = "settled"
 """The task of the message has ended."""
 NEARLY_FULL = 80

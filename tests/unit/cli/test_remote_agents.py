@@ -364,6 +364,28 @@ def test_a_message_in_the_outbox_is_shown_and_canceled_by_its_id(synapse: Cli, l
     assert kept.tasks[task["id"]]["status"] == "canceled"
 
 
+@pytest.mark.parametrize(
+    ("state", "said", "hint"),
+    [
+        ("uncertain", "nobody can find out whether codex@box2 got the message", "send the message again if it did not"),
+        ("open", "waits in the outbox, and nothing is in doubt", "takes it back"),
+        ("refused", "nothing is in doubt", "synapse show"),
+    ],
+)
+def test_a_message_in_the_outbox_is_not_resolved(
+    synapse: Cli, link: FakeLink, state: str, said: str, hint: str
+) -> None:
+    link.join("box2")
+    kept = link.outbox("box2")
+    link.away["box2"] = "2026-11-17T09:00:00Z"
+    task = synapse("send", "codex@box2", "later", "--queue", "--json").json["task"]
+    kept.tasks[task["id"]]["metadata"]["outbox"] = state
+
+    ran = synapse("resolve", task["id"][:8], "--retry")
+
+    assert (ran.code, said in ran.err, hint in ran.err) == (7, True, True), ran.err
+
+
 def test_a_task_that_no_machine_has_is_not_found(synapse: Cli, link: FakeLink, home: Path) -> None:
     link.join("box2")
 
