@@ -179,11 +179,12 @@ class ReplicaKeeper:
         self._file, self._replica = file, Replica(file.heads())
 
     async def _close(self) -> None:
-        for repair in self._repairs.values():
-            repair.cancel()
-        await asyncio.gather(*self._repairs.values(), return_exceptions=True)
-        self._repairs.clear()
         self._repeated.clear()
+        repairs = tuple(self._repairs.values())
+        for repair in repairs:
+            repair.cancel()
+        await asyncio.gather(*repairs, return_exceptions=True)
+        self._repairs.clear()
         file, self._file = self._file, None
         if file is not None:
             async with self._writing:
@@ -235,16 +236,17 @@ class ReplicaKeeper:
             self._repeated.add(machine)
             return True
         repair = self._repairs[machine] = asyncio.ensure_future(self._catch_up(machine))
-        repair.add_done_callback(lambda _: self._repairs.pop(machine, None))
+        repair.add_done_callback(lambda _: self._repaired(machine))
         return True
 
-    async def _catch_up(self, machine: str) -> None:
-        await self._catch_up_once(machine)
-        while machine in self._repeated:
+    def _repaired(self, machine: str) -> None:
+        """Asks the machine once more if something came while it was asked, up to the end of the task."""
+        self._repairs.pop(machine, None)
+        if machine in self._repeated:
             self._repeated.discard(machine)
-            await self._catch_up_once(machine)
+            self._repair(machine)
 
-    async def _catch_up_once(self, machine: str) -> None:
+    async def _catch_up(self, machine: str) -> None:
         try:
             why = await self._take_range(machine, machine)
             if why:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,19 @@ class Gateway:
     reader: ReplicaStore
     box2: ShippedMachine
     box2_bus: Bus
+    meanwhile: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Tasks that box2 opens while it answers: the batch of the first is lost, the second one's is right behind."""
 
     async def publish(self, most_rows: int = 200, *, lost: int = 0) -> None:
         """Publishes what is new on box2, except for the first batches."""
         for batch in self.box2.batches(most_rows)[lost:]:
             await self.box2_bus.publish(names.log_subject(self.box2.name), encode_batch(batch))
+
+    async def go_on(self) -> list[Batch]:
+        """Opens the tasks of `meanwhile` on box2; returns the batches but the first."""
+        for number in self.meanwhile.pop():
+            await self.box2.keep(opened(numbered(number)))
+        return self.box2.batches(1)[1:]
 
     def shown(self) -> dict[str, Any]:
         """Returns what the status tells of box2's log."""
@@ -113,7 +121,11 @@ async def _answer(world: Gateway) -> None:
     async for arrival in world.box2_bus.arrivals(names.command_subject(world.box2.name, "gate")):
         request = decode_log(arrival.body)
         if isinstance(request, RangeRequest | PieceRequest):
-            await world.box2_bus.publish(arrival.reply_to, world.box2.answer(request))
+            answer = world.box2.answer(request)
+            behind = await world.go_on() if world.meanwhile else []
+            await world.box2_bus.publish(arrival.reply_to, answer)
+            for batch in behind:
+                await world.box2_bus.publish(names.log_subject(world.box2.name), encode_batch(batch))
 
 
 async def test_only_a_gateway_sends_for_callers_of_its_own(server: NatsServer, tmp_path: Path) -> None:
@@ -145,6 +157,19 @@ async def test_a_batch_is_written_as_it_comes_and_a_gap_is_filled(server: NatsSe
         await world.has(2, TaskState.SUBMITTED)
         (shown,) = world.keeper.status()["machines"]
         assert (shown["machine"], shown["seq"], shown["incomplete"]) == (world.box2.name, 30, "")
+
+
+async def test_a_gap_that_shows_right_behind_an_answer_is_filled(
+    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(replicas, "RECHECK_SECONDS", 0.05)
+    async with gateway(server, tmp_path) as world:
+        for number in range(1, 20, 2):
+            # Box2 is asked again and again, and has nothing new.
+            world.meanwhile.append((number, number + 1))
+
+            await world.has(number + 1, TaskState.SUBMITTED)
 
 
 async def test_the_status_counts_repairs_and_names_a_gap_that_stays(
