@@ -49,7 +49,6 @@ from synapse.fleet.bus import (
     TooLarge,
 )
 from synapse.link.nats_connection import (
-    BATCH,
     MARK,
     SECOND,
     Access,
@@ -243,7 +242,9 @@ class NatsBus:
             "ack_policy": "explicit",
             "ack_wait": 30 * SECOND,
             "max_deliver": -1,
-            "max_ack_pending": 8 * BATCH,
+            # Without a limit: mail that is postponed counts too, and one machine's must not keep the others' away. What
+            # is in work is bounded by the relay, and what one machine may have here by the stream.
+            "max_ack_pending": -1,
             # In as many servers as the stream, else it would be stuck while its only one is away.
             "mem_storage": True,
         }

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,19 @@ async def test_mail_beyond_the_limit_is_refused_and_what_was_kept_stays(server: 
 
         assert (await first(pair.box2.mails(pair.box2_name))).body == b"x"
         assert (await first(pair.laptop.mails(pair.laptop_name))).body == b"y"
+
+
+async def test_mail_that_is_postponed_keeps_no_other_machine_s_mail_away(server: NatsServer) -> None:
+    async with pair_on(server) as pair:
+        for number in range(600):
+            await pair.laptop.keep(names.mail_subject("box9", pair.laptop_name), b"later", once=f"p.{number}.1")
+        await pair.box2.keep(names.mail_subject("box9", pair.box2_name), b"now", once="p.x.1")
+
+        async with aclosing(pair.laptop.mails("box9")) as mails, asyncio.timeout(BOUND):
+            async for mail in mails:
+                if mail.body == b"now":
+                    break
+                await pair.laptop.postpone(mail, 60.0)
 
 
 async def test_shipped_logs_have_a_limit_also_on_a_server_with_little_space(server: NatsServer) -> None:
