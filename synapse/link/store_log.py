@@ -23,7 +23,8 @@ from synapse.fleet.log import PIECE, LogRow, PieceAnswer, data_digest
 from synapse.fleet.relay_io import EndedTask, StoreMark, Tailed
 from synapse.link.deliveries import end_of
 from synapse.link.shell import RelayShell
-from synapse.store.log_rows import read_rows
+from synapse.store.codec import from_json
+from synapse.store.log_rows import read_append, read_rows
 from synapse.store.reader import last_seq
 from synapse.store.threads import ReadThread
 
@@ -40,6 +41,8 @@ WHERE appends.seq > ? AND appends.seq <= ? AND tasks.scope >= ? AND tasks.scope 
     AND tasks.state IN ('completed', 'failed', 'canceled', 'rejected')
 ORDER BY tasks.number
 """
+_SPANNED: Final = "spanned"
+"""The mark at a seq over which an append lies: no history of this machine has ended there."""
 _LAST_SCOPE: Final = MACHINE_SCOPE[:-1] + chr(ord(MACHINE_SCOPE[-1]) + 1)
 """The first text after all that begin with MACHINE_SCOPE."""
 
@@ -161,8 +164,14 @@ class LogTail:
 
 
 def _mark_at(connection: sqlite3.Connection, seq: int) -> str:
-    """Returns the digest of the row at a seq; empty if there is none."""
+    """Returns the digest of the row at a seq; empty if it was pruned."""
     if seq <= 0:
         return ""
     rows, _ = read_rows(connection, seq - 1, up_to=seq, most_rows=1, most_bytes=0)
-    return data_digest(rows[0].data).hex() if rows else ""
+    if rows:
+        return data_digest(rows[0].data).hex()
+    following, _ = read_rows(connection, seq, most_rows=1, most_bytes=0)
+    # The seq of a row is that of its last event. A store from a backup has gone on with an append over this seq.
+    if following and following[0].seq - len(from_json(read_append(following[0]).body)) < seq:
+        return _SPANNED
+    return ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import msgspec
 import pytest
 
 from synapse.core.caller import MACHINE_SCOPE
+from synapse.core.events import TaskEvent
+from synapse.core.lifecycle import replay
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.waiting import pause
 from synapse.fleet.log import (
@@ -29,7 +32,8 @@ from synapse.fleet.log import (
     encode_batch,
 )
 from synapse.fleet.names import log_subject
-from synapse.fleet.relay_io import Event, Outdated, Tailed
+from synapse.fleet.relay import Relay
+from synapse.fleet.relay_io import Event, Identity, LinkRows, Outdated, Tailed, TailRow
 from synapse.fleet.wire import Incarnation
 from synapse.link import link
 from synapse.link.database import LinkDatabase
@@ -350,3 +354,40 @@ async def test_a_large_row_is_fetched_in_pieces(tmp_path: Path) -> None:
         assert (row.data, len(pieces)) == (b"", row.size)
         gone = decode_log(await ships.answer(PieceRequest(machine="box2", incarnation=FIRST, seq=99, offset=0)))
         assert gone == PieceAnswer(gone=True)
+
+
+async def test_a_store_from_a_backup_that_has_gone_on_beyond_the_log_makes_a_new_incarnation(tmp_path: Path) -> None:
+    path, backup = tmp_path / "store.db", tmp_path / "backup.db"
+    store = await LeasedStore.open(path)
+    for number in (1, 2):
+        await store.append(replay([opened(numbered(number))]), [opened(numbered(number))])
+    copy_store(path, backup)
+    for number in (3, 4):
+        await store.append(replay([opened(numbered(number))]), [opened(numbered(number))])
+    log, store_id = StoreLog(path), await store.store_id()
+    look = await log.look(0)
+    identity = Identity(incarnation=FIRST, store_id=store_id, heard=1)
+    await log.close()
+    await store.close()
+    for file in tmp_path.glob("store.db*"):
+        file.unlink()
+    copy_store(backup, path)
+
+    store = await LeasedStore.open(path)
+    # An append of one event, then one of two: no row has the seq at which the log ended.
+    await store.append(replay([opened(numbered(5))]), [opened(numbered(5))])
+    events: list[TaskEvent] = [opened(numbered(6)), moved(TaskState.CANCELED, numbered(6))]
+    await store.append(replay(events), events)
+    log = StoreLog(path)
+    mark = await log.mark(await store.store_id(), look.seq)
+    await log.close()
+    await store.close()
+
+    rows = LinkRows(identity=identity, tail=TailRow(seq=look.seq, mark=look.mark))
+    relay, _ = Relay.load(1.0, "box2", rows, mark, lambda: "b" * 16)
+    assert relay.incarnation.counter == FIRST.counter + 1
+
+
+def copy_store(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
