@@ -489,26 +489,36 @@ class RemoteAgentTasks:
         task: Task | None = None
         seen = 0
         while task is None or not task.state.is_terminal:
-            seconds = asks.LONG_POLL_SECONDS if seen else 0.0
-            ask = asks.FollowRemoteTask(task_id=task_id, after=seen, seconds=seconds)
+            # Read first: an end that comes while the other machine is asked has its events in the next answer.
+            ended = await self._ended_meanwhile(task_id, task) if seen else None
+            read = asks.EventsRead()
             try:
-                read = await self._fleet.client.ask(self._machine, ask, asks.EventsRead, seconds=seconds)
-            except RateLimited as error:
-                # Too many readers of this machine wait there; another may end soon.
-                await pause(error.retry_after)
-                continue
+                read = await self._read_events(task_id, seen)
             except SynapseError as error:
                 if not is_loss(error):
                     raise
-                if ended := await self._ended_meanwhile(task_id, task):
-                    yield Update(seen, None, ended), True
-                    return
-                await pause(RETRY_SECONDS)
-                continue
+                ended = await self._ended_meanwhile(task_id, task)
+                if ended is None:
+                    await pause(RETRY_SECONDS)
+            if ended is not None and not read.events:
+                # It is lost, or its store is a backup, whose seqs are smaller than those that were read.
+                yield Update(seen, None, ended), True
+                return
             for number, one in enumerate(read.events, 1):
                 for event in events_in(task_id, one.event):
                     task, seen = rebuild(task, (event,)), one.seq
                     yield Update(seen, event, self._shown(task)), number == len(read.events) and not read.more
+
+    async def _read_events(self, task_id: TaskId, seen: int) -> asks.EventsRead:
+        """Returns the events after `seen`, as soon as there are any. Raises a SynapseError."""
+        seconds = asks.LONG_POLL_SECONDS if seen else 0.0
+        ask = asks.FollowRemoteTask(task_id=task_id, after=seen, seconds=seconds)
+        while True:
+            try:
+                return await self._fleet.client.ask(self._machine, ask, asks.EventsRead, seconds=seconds)
+            except RateLimited as error:
+                # Too many readers of this machine wait there; another may end soon.
+                await pause(error.retry_after)
 
     async def _ended_meanwhile(self, task_id: TaskId, known: Task | None) -> Task | None:
         """Returns the task if its end has come by the relay, though the other machine cannot be asked any more."""

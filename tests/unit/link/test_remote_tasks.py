@@ -30,6 +30,7 @@ from synapse.core.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
+from synapse.core.events import TaskEvent
 from synapse.core.message import Message, MessageId, Role, Sender, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
@@ -595,3 +596,25 @@ async def test_a_repeat_of_a_finished_message_whose_text_is_gone_is_known(tmp_pa
 
         assert (again.id, again.state) == (task.id, TaskState.COMPLETED)
         assert len(here.far.bodies) == 1
+
+
+async def test_a_reader_gets_the_end_from_a_machine_whose_store_was_restored(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        task = await here.tasks.send(say(), PERSON)
+        log: list[tuple[int, TaskEvent]] = [(300, opened(task.id)), (500, moved(TaskState.WORKING, task.id))]
+        here.far.answers[asks.FollowRemoteTask] = lambda ask: asks.EventsRead(
+            events=tuple(asks.EventText(seq, encode_events((event,))) for seq, event in log if seq > ask.after)
+        )
+        here.far.answers[asks.ReadTask] = lambda _: asks.TaskRead(
+            task=encode_task(rebuild(None, [event for _, event in log]))
+        )
+        async with aclosing(await here.tasks.subscribe(SubscribeTask(task_id=task.id), PERSON)) as updates:
+            assert (await anext(updates)).seq == 500
+
+            log[1:] = [(310, moved(TaskState.FAILED, task.id, reason="agent_exited"))]
+            message_id, end = task.message.message_id, End(state="failed", reason="agent_exited")
+            ended = EndedTask(machine="laptop", message_id=message_id, task_id=task.id, end=end)
+            await here.far_shell.store(Tailed(seq=310, mark="", ended=(ended,)))
+
+            async with asyncio.timeout(10):
+                assert [update.task.state async for update in updates] == [TaskState.FAILED]
