@@ -532,7 +532,7 @@ class Shipper:
         self._machine = machine
         self._incarnation = incarnation
         self._schema = schema
-        self._marks = sorted((row.mark for row in chain if row.incarnation == incarnation), key=_seq)
+        self._marks = sorted((row.mark for row in chain if row.incarnation == incarnation), key=_seq)[-MOST_MARKS:]
         self._engine: Mark | None = None
         """The last mark that the engine has; None while it is not known."""
         self._token = 0
