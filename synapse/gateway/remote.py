@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -380,55 +380,77 @@ class RemoteHosts:
     async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the whole status of the agent's host, then each other one. Raises a SynapseError."""
         proxy = await self._new_proxy(agent)
-        async with aclosing(self._client.watch_status(proxy)) as statuses:
-            async for status in statuses:
-                yield status
+        with _hide_inbox(agent):
+            async with aclosing(self._client.watch_status(proxy)) as statuses:
+                async for status in statuses:
+                    yield status
 
     async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any] | None:
         """Returns what the agent's terminal shows. Raises a SynapseError."""
-        is_known = agent.name in self._proxies
-        proxy = await self._proxy(agent)
-        try:
-            return await self._client.screen(proxy, lines=lines, known=known)
-        except AgentNotResponding:
-            self._forget(agent, proxy)
-            if not is_known:
-                raise
-        # The link has closed the socket, which nobody used for a while.
-        return await self._client.screen(await self._proxy(agent), lines=lines, known=known)
+        opened = self._opened(agent)
+        with _hide_inbox(agent):
+            proxy = opened or await self._new_proxy(agent)
+            try:
+                return await self._client.screen(proxy, lines=lines, known=known)
+            except AgentNotResponding:
+                self._forget(agent, proxy)
+                if opened is None:
+                    raise
+            # The link has closed the socket, which nobody used for a while.
+            return await self._client.screen(await self._proxy(agent), lines=lines, known=known)
 
     async def follow_terminal(self, agent: AgentEntry) -> Channel:
         """Connects to the agent's terminal; see `HostClient.follow_terminal`."""
-        return await self._client.follow_terminal(await self._new_proxy(agent))
+        with _hide_inbox(agent):
+            return await self._client.follow_terminal(await self._new_proxy(agent))
 
     async def _command(self, agent: AgentEntry, request: HostCommand, caller: Caller, *, keeps: bool) -> CommandResult:
-        proxy = await self._proxy(agent, keeps=keeps)
-        try:
-            return await self._client.command(proxy, request, caller)
-        except OutcomeUnknown as error:
-            # It may have been done, so it is not repeated.
-            self._forget(agent, proxy)
-            if isinstance(request, SendMessage):
-                # A caller that named no id has not heard of the one that the gateway chose.
-                error.hint = _SAME_ID_HINT.format(request.message.message_id)
-            raise
-        except AgentNotResponding:
-            # The link was restarted, or has closed the socket: nothing was done.
-            self._forget(agent, proxy)
-        return await self._client.command(await self._proxy(agent, keeps=keeps), request, caller)
+        with _hide_inbox(agent):
+            proxy = await self._proxy(agent, keeps=keeps)
+            try:
+                return await self._client.command(proxy, request, caller)
+            except OutcomeUnknown as error:
+                # It may have been done, so it is not repeated.
+                self._forget(agent, proxy)
+                if isinstance(request, SendMessage):
+                    # A caller that named no id has not heard of the one that the gateway chose.
+                    error.hint = _SAME_ID_HINT.format(request.message.message_id)
+                raise
+            except AgentNotResponding:
+                # The link was restarted, or has closed the socket: nothing was done.
+                self._forget(agent, proxy)
+            return await self._client.command(await self._proxy(agent, keeps=keeps), request, caller)
 
     async def _proxy(self, agent: AgentEntry, *, keeps: bool = False) -> AgentEntry:
+        return self._opened(agent) or await self._new_proxy(agent, keeps=keeps)
+
+    def _opened(self, agent: AgentEntry) -> AgentEntry | None:
+        """Returns the proxy that was opened for the agent, or None.
+
+        An agent without a given name is known by its port, which another one may have after a restart: a proxy that
+        was opened for the same name leads to the inbox of the earlier one.
+        """
         known = self._proxies.get(agent.name)
-        return await self._new_proxy(agent, keeps=keeps) if known is None else known
+        return known if known is not None and known.inbox == agent.inbox else None
 
     async def _new_proxy(self, agent: AgentEntry, *, keeps: bool = False) -> AgentEntry:
         """Asks the link for the agent's proxy: the socket that it told before may be closed by now."""
-        proxy = self._proxies[agent.name] = await self._agents.open_proxy(agent.name, keeps=keeps)
+        proxy = await self._agents.open_proxy(agent.name, keeps=keeps)
+        self._proxies[agent.name] = proxy
         return proxy
 
     def _forget(self, agent: AgentEntry, proxy: AgentEntry) -> None:
         if self._proxies.get(agent.name) is proxy:
             del self._proxies[agent.name]
+
+
+@contextmanager
+def _hide_inbox(agent: AgentEntry) -> Generator[None]:
+    """Names the agent as its caller did when it is not found: a proxy knows its inbox, perhaps a folder over there."""
+    try:
+        yield
+    except AgentNotFound as error:
+        raise _no_agent(agent.name) from error
 
 
 def _named(entry: AgentEntry, machine: str) -> AgentEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +48,7 @@ from synapse.core.requests import (
     SubscribeTask,
 )
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.gateway.directory import GatewayDirectory
+from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.remote import RemoteAgents, RemoteHosts
 from synapse.gateway.tasks import GatewayFleet, GatewayTasks
 from synapse.link.asking import MachineSilent
@@ -78,19 +78,37 @@ class FakeProxies:
 
     def __init__(self) -> None:
         self.commands: list[HostCommand] = []
+        self.reached: list[str] = []
+        """The inboxes whose commands and screens came through."""
         self.failures: list[SynapseError] = []
         self.result = CommandResult(task_id=numbered(1))
 
-    async def command(self, _agent: AgentEntry, request: HostCommand, _caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, _caller: Caller) -> CommandResult:
         self.commands.append(request)
+        self._reach(agent)
+        return self.result
+
+    async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any]:
+        self._reach(agent)
+        return {"lines": [known] * lines}
+
+    async def follow_terminal(self, agent: AgentEntry) -> None:
+        self._reach(agent)
+
+    async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[dict[str, Any]]:
+        self._reach(agent)
+        yield {"state": READY}
+
+    def _reach(self, agent: AgentEntry) -> None:
         if self.failures:
             raise self.failures.pop(0)
-        return self.result
+        self.reached.append(agent.inbox)
 
 
 class FakeLinkAgents(RemoteAgents):
     """Asks a link that knows codex on box2."""
 
+    listed: AgentEntry = CODEX
     present = True
     ships = True
     is_running = True
@@ -115,7 +133,7 @@ class FakeLinkAgents(RemoteAgents):
                 raise self.kept
             return {"task": encode_task(self.kept)}
         if path == "/fleet/agents":
-            agent = {**CODEX.shown(), "machine": "box2", "state": READY}
+            agent = {**self.listed.shown(), "machine": "box2", "state": READY}
             return {"agents": [agent] if self.present and self.is_running else [], "machines": [machine]}
         if path == "/fleet/outbox/cancel":
             if isinstance(self.recalled, SynapseError):
@@ -161,7 +179,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncGenerator[World]:
     store, clock, proxies = await LeasedFleetStore.open(tmp_path), FakeClock(), FakeProxies()
-    client: UnixHostClient = proxies  # type: ignore[assignment]  # a fake of the one method that these tests need
+    client: UnixHostClient = proxies  # type: ignore[assignment]  # a fake of the methods that these tests need
     agents = FakeLinkAgents(tmp_path, "gate", client, clock)
     agents.answers = []
     await agents.read()
@@ -237,6 +255,71 @@ async def test_an_agent_without_a_name_is_known_by_its_id(world: World) -> None:
     await world.tasks.of("synapse-codex-8120@box2", queue=True).send(say("m-1"), LAPTOP)
 
     assert len(world.proxies.commands) == 1
+
+
+UNNAMED = "synapse-codex-8120@box2"
+FOLDERS = ("codex@/proj-a", "codex@/proj-b")
+
+
+async def restart(world: World, inbox: str) -> None:
+    """Start an agent without a name on box2, in the folder of its inbox; it gets the port of the one before."""
+    world.agents.listed = AgentEntry("synapse-codex-8120", "codex", port=8120, inbox=inbox)
+    world.agents.found = proxy("codex-8120@box2", f"box2!{inbox}")
+    await world.agents.read()
+
+
+async def test_a_message_to_a_name_that_means_another_agent_by_now_reaches_that_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.gateway.tasks.REPLICA_SECONDS", 0.0)
+    for inbox in FOLDERS:
+        await restart(world, inbox)
+        await world.tasks.of(UNNAMED).send(say(f"m-{inbox}"), LAPTOP)
+
+    assert world.proxies.reached == [f"box2!{inbox}" for inbox in FOLDERS]
+
+
+async def test_the_screen_of_a_name_that_means_another_agent_by_now_is_of_that_one(world: World) -> None:
+    for inbox in FOLDERS:
+        await restart(world, inbox)
+        [agent] = world.agents()
+        await agent.screen(lines=1, known="")
+
+    assert world.proxies.reached == [f"box2!{inbox}" for inbox in FOLDERS]
+
+
+async def send_to(agent: GatewayAgent) -> None:
+    await agent.command(say("m-1"), LAPTOP)
+
+
+async def read_screen(agent: GatewayAgent) -> None:
+    await agent.screen(lines=1, known="")
+
+
+async def follow_terminal(agent: GatewayAgent) -> None:
+    assert agent.open_terminal is not None
+    await agent.open_terminal(agent.entry)
+
+
+async def watch_status(agent: GatewayAgent) -> None:
+    await anext(agent.watch_status())
+
+
+@pytest.mark.parametrize("act", [send_to, read_screen, follow_terminal, watch_status], ids=lambda act: act.__name__)
+async def test_an_agent_that_has_stopped_is_told_by_its_name_and_not_by_its_folder(
+    world: World, act: Callable[[GatewayAgent], Awaitable[None]]
+) -> None:
+    await restart(world, FOLDERS[0])
+    [agent] = world.agents()
+    world.proxies.failures.append(AgentNotFound(FOLDERS[0], hint="running agents: secret"))
+
+    with pytest.raises(AgentNotFound) as raised:
+        await act(agent)
+
+    told = str(raised.value) + raised.value.hint
+    assert UNNAMED in told
+    assert "proj-a" not in told
+    assert "secret" not in told
 
 
 @pytest.mark.parametrize(
