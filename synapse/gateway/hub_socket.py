@@ -3,7 +3,8 @@
     frames in ─► one request after another ─► one follower per task ─► bounded queue of frames ─► frames out
 
 A slow reader costs no memory: the queue is bounded, followers wait until it has room, and then read on in the log. A
-reader that accepts nothing for SLOW_SECONDS is disconnected, and told after which seq it can resume.
+reader that accepts nothing for SLOW_SECONDS is disconnected, and resumes each task after its last seq. The seqs of a
+task are those of its machine, so a session has none of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ LONGEST_SECONDS: Final = 3600.0
 """How long a connection lasts, so that a client that only listens has to authenticate again."""
 TRY_AGAIN_LATER: Final = 1013
 """The WebSocket close code "Try Again Later"."""
+
+_RESUME: Final = "resume each task after its last seq"
 
 AcquireSlot = Callable[[Caller], AbstractContextManager[object]]
 """Holds a stream slot for a connection, or raises TooManyStreams."""
@@ -83,7 +86,7 @@ class HubSocket:
             for job in jobs:
                 if not job.cancelled():
                     job.result()
-            await channel.close(TRY_AGAIN_LATER, f"show your credentials again; resume after seq {session.seq}")
+            await channel.close(TRY_AGAIN_LATER, f"show your credentials again; {_RESUME}")
 
     async def _read(self, channel: WebSocketChannel, session: _Session) -> None:
         while (frame := await channel.receive()) is not None:
@@ -100,24 +103,23 @@ class HubSocket:
 
     async def _write(self, channel: WebSocketChannel, session: _Session) -> None:
         while True:
-            seq, frame = await session.outgoing.get()
+            frame = await session.outgoing.get()
             try:
                 async with asyncio.timeout(self._slow_seconds):
                     await channel.send(frame)
             except TimeoutError:
-                await channel.close(TRY_AGAIN_LATER, f"too slow; resume after seq {session.seq}")
+                await channel.close(TRY_AGAIN_LATER, f"too slow; {_RESUME}")
                 return
-            session.seq = max(session.seq, seq)
 
 
 class _Session:
     """The tasks that one client follows, and the frames that wait to be sent to it."""
 
     def __init__(self, service: Handler, agent_name: AgentName, caller: Caller) -> None:
-        self.outgoing: asyncio.Queue[tuple[int, str]] = asyncio.Queue(QUEUED_FRAMES)
-        """Frames to send, each with the seq that it reports, or 0."""
-        self.seq = 0
-        """The highest seq that was sent."""
+        self.outgoing: asyncio.Queue[str] = asyncio.Queue(QUEUED_FRAMES)
+        """Frames to send."""
+        self._seqs: dict[str, int] = {}
+        """The last seq of each task that is followed, among the frames to send and those that were sent."""
         self._service = service
         self._agent_name = agent_name
         self.caller = caller
@@ -144,12 +146,14 @@ class _Session:
                 about["taskId"] = task.id
                 await self._follow_sent(task, is_new=not inner.task_id)
             else:
-                await self.outgoing.put((0, hub.encode_pong(seq=self.seq)))
+                await self.outgoing.put(hub.encode_pong(seq=0))
         except SynapseError as error:
             await self.send_error(error, about)
 
     async def send_error(self, error: SynapseError, about: dict[str, str] | None = None) -> None:
-        await self.outgoing.put((0, hub.encode_error(error, seq=self.seq, about=about or {})))
+        about = about or {}
+        seq = self._seqs.get(about.get("taskId", ""), 0)
+        await self.outgoing.put(hub.encode_error(error, seq=seq, about=about))
 
     async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
         """Follows a task from the seq that the client names, also when the session follows it already."""
@@ -163,8 +167,8 @@ class _Session:
     async def _follow_sent(self, task: Task, *, is_new: bool) -> None:
         if task.id in self._followers:
             # A follow-up, or a repeated message: its sender learns at once that it was accepted.
-            shown = hub.encode_update(Update(self.seq, None, task), self._agent_name)
-            await self.outgoing.put((0, shown or ""))
+            shown = hub.encode_update(Update(self._seqs.get(task.id, 0), None, task), self._agent_name)
+            await self.outgoing.put(shown or "")
             return
         # From its beginning, so that `task.created` comes first.
         after = 0 if is_new else None
@@ -174,10 +178,12 @@ class _Session:
     def _start(self, task_id: str, updates: TaskStream, seq: int) -> None:
         follower = asyncio.create_task(self._follow(task_id, updates, seq))
         self._followers[task_id] = follower
+        self._seqs[task_id] = seq
 
         def forget(done: asyncio.Task[None]) -> None:
             if self._followers.get(task_id) is done:
                 del self._followers[task_id]
+                self._seqs.pop(task_id, None)
 
         follower.add_done_callback(forget)
 
@@ -202,7 +208,8 @@ class _Session:
                 async with aclosing(updates):
                     async for update in updates:
                         if frame := hub.encode_update(update, agent_name):
-                            await self.outgoing.put((update.seq, frame))
+                            await self.outgoing.put(frame)
+                            self._seqs[task_id] = update.seq
                         seq = update.seq
                     return
             except FeedLagged:

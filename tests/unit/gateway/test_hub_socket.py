@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, ArtifactProduced, InputRequested, Submitted, Turn, TurnEvent
-from synapse.core.errors import RateLimited
+from synapse.core.errors import LinkDown, RateLimited
+from synapse.core.events import Update
 from synapse.core.message import Artifact, TextPart
-from synapse.core.requests import ForAgent, Request
-from synapse.core.task import Task
+from synapse.core.requests import ForAgent, Request, SubscribeTask
+from synapse.core.service import Handler
+from synapse.core.task import Task, TaskState
 from synapse.gateway import hub_socket
 from synapse.gateway.hub_socket import HubSocket
 from synapse.server.websocket import ChannelClosed, WebSocketChannel
 from synapse.tasks.feed import Feed
+from synapse.tasks.journal import rebuild
 from tests.fakes.driver import FakeDriver
+from tests.fakes.facts import moved, numbered, opened
 from tests.fakes.harness import ME, AgentHarness, working
 
 BOUND = 5.0
@@ -86,10 +90,16 @@ def types(frames: list[Frame]) -> list[str]:
     return [str(frame["type"]) for frame in frames]
 
 
+def connected(
+    harness: AgentHarness, *, caller: Caller = LAPTOP, **more: Any
+) -> AbstractAsyncContextManager[Client, bool | None]:
+    return connected_to(OneAgent(harness), caller, **more)
+
+
 @asynccontextmanager
-async def connected(harness: AgentHarness, *, caller: Caller = LAPTOP, **more: Any) -> AsyncGenerator[Client]:
+async def connected_to(service: Handler, caller: Caller = LAPTOP, **more: Any) -> AsyncGenerator[Client]:
     client = Client()
-    socket = HubSocket(OneAgent(harness), agent_name, **more)
+    socket = HubSocket(service, agent_name, **more)
     serving = asyncio.ensure_future(socket(WebSocketChannel(client.incoming.get, client.send), caller))
     try:
         yield client
@@ -240,16 +250,16 @@ async def test_each_frame_counts_as_a_request() -> None:
         assert harness.driver.turns == []
 
 
-async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() -> None:
+async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seqs() -> None:
     async with working(AgentHarness()) as harness:
         async with connected(harness, slow_seconds=0.05) as client:
             client.ask("hello")
-            frames = list(await client.done())
+            await client.done()
             client.takes.clear()
             client.ask("more")
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.TRY_AGAIN_LATER, f"too slow; resume after seq {frames[-1]['seq']}")
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, "too slow; resume each task after its last seq")
 
 
 async def test_a_client_that_only_listens_has_to_authenticate_again() -> None:
@@ -257,7 +267,8 @@ async def test_a_client_that_only_listens_has_to_authenticate_again() -> None:
         async with connected(harness, longest_seconds=0.05) as client:
             await client.until(lambda _: client.closed)
 
-        assert client.closed == (hub_socket.TRY_AGAIN_LATER, "show your credentials again; resume after seq 0")
+        reason = "show your credentials again; resume each task after its last seq"
+        assert client.closed == (hub_socket.TRY_AGAIN_LATER, reason)
 
 
 async def test_no_task_is_followed_for_a_client_that_has_left() -> None:
@@ -270,6 +281,57 @@ async def test_no_task_is_followed_for_a_client_that_has_left() -> None:
             assert harness.feed.is_followed(task_id)
 
         assert not harness.feed.is_followed(task_id)
+
+
+OWN, FAR = numbered(1), numbered(2)
+
+
+class TwoMachines:
+    """Two tasks, one of another machine. Each machine counts its own events: this one's log is long."""
+
+    def __init__(self) -> None:
+        self.own = Update(51, None, rebuild(None, (opened(OWN),)))
+        event = opened(FAR)
+        first = rebuild(None, (event,))
+        self.far = (Update(1, event, first), Update(2, None, rebuild(first, (moved(TaskState.WORKING, FAR),))))
+        self.breaks = asyncio.Event()
+        """Set once the other machine cannot be read any more."""
+
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
+        assert caller is LAPTOP
+        if isinstance(request, SubscribeTask):
+            return self._updates(request)
+        return self.far[-1].task
+
+    async def _updates(self, request: SubscribeTask) -> AsyncGenerator[Update, None]:
+        for update in (self.own,) if request.task_id == OWN else self.far:
+            yield update
+        await self.breaks.wait()
+        if request.task_id == FAR:
+            raise LinkDown("the link does not run")
+
+
+async def test_what_is_told_of_a_task_has_a_seq_of_that_task() -> None:
+    """A client resumes each task after its last seq; after one of another machine it would miss the end of the task."""
+    machines = TwoMachines()
+    async with connected_to(machines) as client:
+        client.say({"type": "subscribe", "taskId": FAR, "after": 0})
+        await client.until(lambda frames: len(frames) == 2)
+        client.say({"type": "subscribe", "taskId": OWN, "after": 0})
+        await client.until(lambda frames: len(frames) == 3)
+        client.ask("and this", taskId=FAR)
+        client.say({"type": "ping"})
+        await client.until(lambda frames: len(frames) == 5)
+        machines.breaks.set()
+        frames = await client.until(lambda frames: len(frames) == 6)
+
+    assert [(frame["type"], frame["seq"]) for frame in frames[2:]] == [
+        ("task.updated", 51),
+        ("task.updated", 2),
+        ("pong", 0),
+        ("error", 2),
+    ]
+    assert frames[5]["taskId"] == FAR
 
 
 def chatty() -> AgentHarness:
