@@ -191,12 +191,13 @@ class GatewayTasks:
 
     async def send_and_follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
         agent, sent, done = await self._send(request.send, caller)
-        task_id = TaskId(done.task_id)
+        task_id, version = TaskId(done.task_id), done.version
         if agent.machine and self._fleet is not None:
             task = await self._load(done, agent, caller, sent)
+            # The link names no version of the task of a message that it kept.
+            version = done.version or task.version
             unshipped = self._unshipped(task)
             if unshipped is not None:
-                version = done.version or task.version
                 return (
                     unshipped.final(task_id, caller)
                     if done.direct
@@ -204,7 +205,7 @@ class GatewayTasks:
                 )
             if self._fleet.store.is_expected(task_id):
                 return self._until_arrived(task, self._fleet, caller, None, until_settled=True)
-        return self._final_update(task_id) if done.direct else self._until_settled(task_id, done.version, caller)
+        return self._final_update(task_id) if done.direct else self._until_settled(task_id, version, caller)
 
     async def get(self, request: GetTask, caller: Caller) -> Task:
         wanted = request.task_id if request.exact else await self._whole_id(request.task_id, caller)

@@ -520,6 +520,27 @@ async def test_a_stream_of_a_kept_message_goes_on_at_a_machine_that_ships_no_log
     assert [update.seq async for update in subscribed] == [1, 2, 3, 4]
 
 
+async def test_a_stream_of_a_kept_message_that_its_machine_has_by_now_goes_on_from_there(
+    world: World, tmp_path: Path
+) -> None:
+    box2 = await ShippedMachine.open("box2", tmp_path)
+    task_id, about = numbered(1), {GATEWAY_SCOPE: LAPTOP.scope}
+    world.proxies.result = CommandResult(task_id=task_id, state="submitted")  # the link names no version of a kept one
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as replica:
+        taken = opened(task_id, inbox="codex", scope="machine:gate", metadata=about)
+        await box2.keep(taken, moved(TaskState.WORKING, task_id))
+        take_all(replica, box2.batches())
+        streams = [await world.tasks.of(AGENT).send_and_follow(SendAndFollow(say("m-1")), LAPTOP)]
+        first = await anext(aiter(streams[0]))
+        await box2.keep(moved(TaskState.COMPLETED, task_id))
+        take_all(replica, box2.batches())
+        streams.append(await world.tasks.of(AGENT).send_and_follow(SendAndFollow(say("m-1")), LAPTOP))
+        rest = [[update.task.state async for update in stream] for stream in streams]
+    await box2.store.close()
+
+    assert (first.task.state, rest) == (TaskState.WORKING, [[TaskState.COMPLETED], [TaskState.COMPLETED]])
+
+
 OPENED = opened(numbered(1), scope=LAPTOP.scope, inbox="codex")
 WORKS = moved(TaskState.WORKING, numbered(1))
 ANSWERS = (
