@@ -454,6 +454,9 @@ class GatewayTasks:
         """Returns the query for the tasks of an agent that does not run; None when the caller can see none."""
         scope = visible_scope(caller)
         own, machine = split_machine(name)
+        if on_machine(own, machine) != name:
+            # `@bob@box2` is how people address an agent, no name of one.
+            return None
         inbox = remote_inbox(own, machine) if self._fleet is not None and machine else name
         # The replica finds the agents of other machines by their names here.
         for query in (TaskQuery(inbox=inbox, scope=scope, limit=1), TaskQuery(agent_id=name, scope=scope, limit=1)):

@@ -42,6 +42,7 @@ from synapse.core.requests import (
     GetTask,
     GetTimeline,
     HostCommand,
+    ListTasks,
     SendAndFollow,
     SendAndWait,
     SendMessage,
@@ -518,6 +519,20 @@ async def test_a_stream_of_a_kept_message_goes_on_at_a_machine_that_ships_no_log
     world.agents.events = (OPENED, WORKS, *ANSWERS)
 
     assert [update.seq async for update in subscribed] == [1, 2, 3, 4]
+
+
+async def test_tasks_are_listed_by_exactly_the_name_of_their_agent(world: World, tmp_path: Path) -> None:
+    box2 = await ShippedMachine.open("box2", tmp_path)
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as replica:
+        await box2.keep(opened(numbered(1), inbox="bob", scope=LAPTOP.scope))
+        take_all(replica, box2.batches())
+    await box2.store.close()
+
+    listed = await world.tasks.of("bob@box2").list(ListTasks(), LAPTOP)
+
+    assert [task.id for task in listed.tasks] == [numbered(1)]
+    with pytest.raises(AgentNotFound):
+        await world.tasks.of("@bob@box2").list(ListTasks(), LAPTOP)
 
 
 async def test_a_stream_of_a_kept_message_that_its_machine_has_by_now_goes_on_from_there(
