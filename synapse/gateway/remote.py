@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -65,6 +66,8 @@ START_SECONDS: Final = 2.0
 LINK_SECONDS: Final = 10.0
 METRICS_SECONDS: Final = 2.0
 """How long metrics wait for those of the link: Prometheus gives up the whole page after 10 seconds."""
+MOST_PROXIES: Final = 1000
+"""How many proxies are known at most: a message may be kept for any name, also for one that nobody has."""
 QUEUE: Final = "queue"
 """In the metadata of a message to an agent on another machine: the link keeps it while the machine is away."""
 KEEP_HINT: Final = (
@@ -356,7 +359,8 @@ class RemoteHosts:
     def __init__(self, agents: RemoteAgents, client: UnixHostClient) -> None:
         self._agents = agents
         self._client = client
-        self._proxies: dict[str, AgentEntry] = {}
+        self._proxies: OrderedDict[str, AgentEntry] = OrderedDict()
+        """By the names of their agents, the last one used at the end."""
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Runs `request` on the agent's machine on behalf of `caller`.
@@ -431,12 +435,18 @@ class RemoteHosts:
         was opened for the same name leads to the inbox of the earlier one.
         """
         known = self._proxies.get(agent.name)
-        return known if known is not None and known.inbox == agent.inbox else None
+        if known is None or known.inbox != agent.inbox:
+            return None
+        self._proxies.move_to_end(agent.name)
+        return known
 
     async def _new_proxy(self, agent: AgentEntry, *, keeps: bool = False) -> AgentEntry:
         """Asks the link for the agent's proxy: the socket that it told before may be closed by now."""
         proxy = await self._agents.open_proxy(agent.name, keeps=keeps)
         self._proxies[agent.name] = proxy
+        self._proxies.move_to_end(agent.name)
+        if len(self._proxies) > MOST_PROXIES:
+            self._proxies.popitem(last=False)
         return proxy
 
     def _forget(self, agent: AgentEntry, proxy: AgentEntry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +16,12 @@ from synapse.core.override import override
 from synapse.gateway.remote import RemoteAgents
 from tests.fakes.clock import FakeClock
 
-CODEX = AgentEntry("synapse-codex-8120", "codex", name="codex@box2", inbox="box2!codex")
+
+def agent_called(name: str) -> AgentEntry:
+    return AgentEntry("synapse-codex-8120", "codex", name=name, inbox=f"box2!{name.removesuffix('@box2')}")
+
+
+CODEX = agent_called("codex@box2")
 
 
 class ClosingLink(RemoteAgents):
@@ -24,18 +30,19 @@ class ClosingLink(RemoteAgents):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "gate", self, FakeClock())  # type: ignore[arg-type]  # what these tests need of it
         self.opened = 0
-        self.current = ""
+        self.live: set[str] = set()
         self.is_deaf = False
 
     def close(self) -> None:
-        self.current = ""
+        self.live.clear()
 
     @override
     async def ask_link(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
         assert path == "/fleet/proxies"
         self.opened += 1
-        self.current = f"/run/proxy-{self.opened}.sock"
-        return {"agent": {**CODEX.shown(), "socket": self.current}}
+        opened = f"/run/proxy-{self.opened}.sock"
+        self.live.add(opened)
+        return {"agent": {**agent_called(json.loads(body)["target"]).shown(), "socket": opened}}
 
     async def screen(self, agent: AgentEntry, *, lines: int, known: str) -> dict[str, Any]:
         return {"lines": [self._reached(agent)], "asked": (lines, known)}
@@ -44,10 +51,10 @@ class ClosingLink(RemoteAgents):
         return self._reached(agent)
 
     async def watch_status(self, agent: AgentEntry) -> AsyncGenerator[dict[str, Any], None]:
-        yield {"state": "ready" if agent.socket == self.current else "exited"}
+        yield {"state": "ready" if agent.socket in self.live else "exited"}
 
     def _reached(self, agent: AgentEntry) -> str:
-        if self.is_deaf or agent.socket != self.current:
+        if self.is_deaf or agent.socket not in self.live:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         return agent.socket
 
@@ -63,6 +70,19 @@ async def test_a_known_proxy_is_used_again(link: ClosingLink) -> None:
     await link.hosts.screen(CODEX, lines=1, known="")
 
     assert link.opened == 1
+
+
+async def test_of_too_many_proxies_the_least_recently_used_are_forgotten(
+    link: ClosingLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.gateway.remote.MOST_PROXIES", 2)
+    ada, bob = agent_called("ada@box2"), agent_called("bob@box2")
+    opened: list[int] = []
+    for agent in (ada, CODEX, bob, CODEX, ada):
+        await link.hosts.screen(agent, lines=1, known="")
+        opened.append(link.opened)
+
+    assert opened == [2, 2, 3, 3, 4]
 
 
 async def test_a_screen_is_read_through_a_new_proxy(link: ClosingLink) -> None:
