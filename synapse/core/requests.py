@@ -442,6 +442,11 @@ class VoidMessage(Request[Task]):
     """The id of the task that the message opens, as in SendMessage."""
     expired: bool = False
     """The message expired before the sender knew that it had arrived; otherwise the sender canceled it."""
+    sender: Sender | None = None
+    """The sender, context and gateway's caller of the message, for the task that claims its id."""
+    context_id: str = ""
+    gateway_scope: str = ""
+    """As GATEWAY_SCOPE in the metadata of the message; empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
     on `ask` subjects       Ask ─► AskAnswer, LogRequest (`fleet.log`) ─► its own answers
     on `command` subjects   Command ─► CommandDone, EventsRead or AskFailed
-    in relayed messages     SendBody as the body of a `send`, AnswerBody as the answer of an End
+    in relayed messages     SendBody as the body of a `send` or `void`, AnswerBody as the answer of an End
 
 Everything is MessagePack, written and read by msgspec, except the two bodies, which are JSON. A reader ignores fields
 that it does not know. It refuses a type that it does not know: UnreadableBody, which a link answers with AskFailed.
@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from synapse.core.address import PERSON
+from synapse.core.caller import GATEWAY_SCOPE
 from synapse.core.errors import InvalidRequest, SynapseError, from_wire, to_wire
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.fleet.log import LogRequest
@@ -470,6 +471,19 @@ def decode_send_body(body: bytes) -> SendBody:
         return _send_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBody(str(error)) from error
+
+
+def without_text(body: bytes) -> bytes:
+    """Returns the body of a message without its parts: who sent it, and for whom, says whose its task is.
+
+    Returns nothing for a body of another version.
+    """
+    try:
+        told = decode_send_body(body)
+    except UnreadableBody:
+        return b""
+    metadata = {key: value for key, value in told.metadata.items() if key == GATEWAY_SCOPE}
+    return encode_send_body(msgspec.structs.replace(told, parts=(), message_metadata={}, metadata=metadata))
 
 
 def encode_answer_body(body: AnswerBody) -> bytes:

@@ -233,6 +233,7 @@ class Incoming:
                     target=message.target,
                     task_id=message.task_id,
                     expired=message.expired,
+                    body=message.body,
                 )
             case MessageKind.ENDED if message.end is not None:
                 self._end(key, work, message.end)

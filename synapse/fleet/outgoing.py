@@ -17,6 +17,7 @@ import msgspec
 
 from synapse.core.errors import LinkDown, MachineAway, QueueFull, QuotaExceeded, to_wire
 from synapse.core.task import TaskState
+from synapse.fleet.asks import without_text
 from synapse.fleet.relay_context import RelayContext
 from synapse.fleet.relay_io import (
     LONGEST_EXPIRY,
@@ -341,7 +342,7 @@ class Outgoing:
 
     def _message(self, row: OutboxRow) -> RelayedMessage:
         """Returns a copy of a row as it goes to its machine now."""
-        is_send = row.kind == MessageKind.SEND
+        is_void = row.kind == MessageKind.VOID
         return RelayedMessage(
             incarnation=row.incarnation,
             n=row.n,
@@ -353,10 +354,11 @@ class Outgoing:
             target=row.target,
             task_id=row.task_id,
             queue=row.queue,
-            body=row.body if is_send else b"",
+            # A cancel may come first: the task that it leaves is of the one who sent the message.
+            body=without_text(row.body) if is_void else row.body,
             end=row.end,
             ends=row.ends,
-            expired=row.kind == MessageKind.VOID and row.why == EXPIRED,
+            expired=is_void and row.why == EXPIRED,
         )
 
     def _floor(self, machine: str) -> int:

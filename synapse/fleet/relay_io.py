@@ -533,6 +533,8 @@ class VoidTask:
     task_id: str
     expired: bool = False
     """The message has expired; otherwise its sender has canceled it."""
+    body: bytes = b""
+    """That of the message without its text, for the task that claims the id; empty from an earlier version."""
 
 
 @frozen

@@ -22,11 +22,10 @@ from typing import Any, Final, NamedTuple, TypeVar, assert_never
 import msgspec
 
 from synapse.config.private_files import make_private
-from synapse.core.caller import GATEWAY_SCOPE
 from synapse.core.errors import StoreCorrupt, StoreFailed, StoreTooNew
 from synapse.core.message import TextPart
 from synapse.core.types import Clock
-from synapse.fleet.asks import AnswerBody, decode_send_body, encode_answer_body, encode_send_body, part_bodies
+from synapse.fleet.asks import AnswerBody, encode_answer_body, part_bodies, without_text
 from synapse.fleet.log import ChainRow, ForgetChain, Mark
 from synapse.fleet.relay_io import (
     ForgetHandled,
@@ -39,7 +38,7 @@ from synapse.fleet.relay_io import (
     TailRow,
     Write,
 )
-from synapse.fleet.wire import NO_INCARNATION, End, Incarnation, UnreadableBody
+from synapse.fleet.wire import NO_INCARNATION, End, Incarnation
 from synapse.store.file import store_error, uri
 from synapse.store.side_file import create_private, transaction
 
@@ -289,7 +288,7 @@ class LinkDatabase:
                 continue
             [row] = _outbox(self._connection, "message_id = ?", (message_id,), 1)
             end = msgspec.structs.replace(row.end, answer=_NOT_KEPT) if row.end and row.end.answer else row.end
-            _execute(self._connection, replace(row, body=_without_text(row.body), end=end), 0.0)
+            _execute(self._connection, replace(row, body=without_text(row.body), end=end), 0.0)
 
 
 class _Work:
@@ -408,16 +407,6 @@ def _execute(connection: sqlite3.Connection, write: AnyWrite, now: float) -> Non
             connection.execute("DELETE FROM chain WHERE incarnation != ?", (incarnation.text,))
         case _:
             assert_never(write)
-
-
-def _without_text(body: bytes) -> bytes:
-    """Returns the body of a finished message without its parts: who sent it, and for whom, says whose its task is."""
-    try:
-        told = decode_send_body(body)
-    except UnreadableBody:
-        return b""
-    metadata = {key: value for key, value in told.metadata.items() if key == GATEWAY_SCOPE}
-    return encode_send_body(msgspec.structs.replace(told, parts=(), message_metadata={}, metadata=metadata))
 
 
 def _outbox_values(row: OutboxRow) -> tuple[object, ...]:

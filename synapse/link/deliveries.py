@@ -30,6 +30,7 @@ from synapse.core.errors import (
     InternalFailure,
     InvalidRequest,
     QueueFull,
+    SenderMismatch,
     StoreFailed,
     SynapseError,
     TaskNotFound,
@@ -68,7 +69,7 @@ from synapse.fleet.relay_io import (
     VoidTask,
 )
 from synapse.fleet.wire import End, UnreadableBody
-from synapse.tasks.admission import message_digest
+from synapse.tasks.admission import message_digest, sender_of
 from synapse.tasks.relayed import find_relayed
 from synapse.tasks.replies import reply_parts
 from synapse.tasks.rules import VOID, find_repeated
@@ -290,26 +291,28 @@ class Deliveries:
 
     async def _take_back(self, call: VoidTask, inbox: str) -> Task:
         """Cancels the message in the inbox of its task, or claims its id in that of its target if it has none."""
-        caller = machine_caller(call.machine)
-        request = VoidMessage(message_id=call.message_id, opens=call.task_id, expired=call.expired)
-        entry = await self._finder.of_inbox(inbox) if inbox else await self._running(call.target)
+        request, caller = void_message(call)
+        is_gateways = bool(request.gateway_scope)
+        entry = await self._finder.of_inbox(inbox) if inbox else await self._running(call.target, is_exact=is_gateways)
         if entry is not None:
             done = await self._hosts.command(entry, request, caller)
             return await self._store.load(TaskId(done.task_id))
-        last = None if inbox else await self._stopped_agent(call.target)
+        last = None if inbox else await self._stopped_agent(call.target, is_exact=is_gateways)
         agent = last or AgentEntry("", "", inbox=inbox or call.target)
         return await self._stopped.of(agent.inbox, agent.agent_id).void(request, caller)
 
-    async def _stopped_agent(self, target: str) -> AgentEntry | None:
+    async def _stopped_agent(self, target: str, *, is_exact: bool) -> AgentEntry | None:
         """Returns the only agent that is known by the name. An id is looked for in all inboxes, so any may claim it."""
+        find = self._finder.stopped_exactly if is_exact else self._finder.stopped
         try:
-            return await self._finder.stopped(target)
+            return await find(target)
         except Ambiguous:
             return None
 
-    async def _running(self, target: str) -> AgentEntry | None:
+    async def _running(self, target: str, *, is_exact: bool) -> AgentEntry | None:
+        find = self._finder.running_exactly if is_exact else self._finder.running
         try:
-            return await self._finder.running(target)
+            return await find(target)
         except (AgentNotFound, Ambiguous):
             return None
 
@@ -477,6 +480,30 @@ def sent_message(call: OpenTask, here: str) -> tuple[SendMessage, Caller]:
         waiting=named_here(body.waiting, here),
     )
     return request, machine_caller(call.machine, body.sender)
+
+
+def void_message(call: VoidTask) -> tuple[VoidMessage, Caller]:
+    """Returns the request that takes a message of another machine back, and its caller.
+
+    The caller may do no more than that of the message. If the machine does not say who sent it, as an earlier version,
+    or names one who cannot send, the message is taken back all the same, as one of the machine's user.
+    """
+    request = VoidMessage(message_id=call.message_id, opens=call.task_id, expired=call.expired)
+    try:
+        body = decode_send_body(call.body)
+        caller = machine_caller(call.machine, body.sender or PERSON)
+        sender = Sender(sender_id=body.sender, sender_type=body.sender_type, inbox=body.sender_inbox)
+        sender_of(sender, caller, ())
+    except (UnreadableBody, SenderMismatch):
+        return request, machine_caller(call.machine)
+    scope = body.metadata.get(GATEWAY_SCOPE)
+    told = replace(
+        request,
+        sender=sender,
+        context_id=body.context_id,
+        gateway_scope=scope if isinstance(scope, str) else "",
+    )
+    return told, caller
 
 
 def accepted(task: Task) -> HostAccepted:

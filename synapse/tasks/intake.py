@@ -81,7 +81,7 @@ from synapse.tasks.relayed import (
     reply_marks,
     require_awaited,
     withdrawal,
-    withdrawn_message,
+    withdrawn_send,
 )
 from synapse.tasks.replies import Replies
 from synapse.tasks.rules import VOID, Limits, deadline_of, find_repeated, require_room_in_queue
@@ -200,7 +200,7 @@ class Intake:
         check_new_task_id(request.opens, caller)
         if known := await self._find_claimed(request.message_id, caller):
             return known
-        send = SendMessage(message=withdrawn_message(request), dialect="synapse", opens=request.opens)
+        send = withdrawn_send(request)
         _, metadata = await self._origin(send, caller)
         opened = self._open_event(send, caller, metadata)
         ended = withdrawal(rebuild(None, (opened,)), request, opened.at)

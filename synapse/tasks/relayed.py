@@ -13,7 +13,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from synapse.core.caller import Caller
+from synapse.core.caller import GATEWAY_SCOPE, Caller
 from synapse.core.errors import InvalidField, SenderMismatch, TaskNotFound
 from synapse.core.events import TaskEvent
 from synapse.core.message import Message, MessageId, Role, TextPart
@@ -43,10 +43,17 @@ def withdrawal(task: Task, request: VoidMessage, now: datetime) -> tuple[TaskEve
     return outcomes.ended(task, now, TaskState.CANCELED, "canceled", note)
 
 
-def withdrawn_message(request: VoidMessage) -> Message:
-    """Returns the message of a task that only claims the id of a message which was taken back before it arrived."""
+def withdrawn_send(request: VoidMessage) -> SendMessage:
+    """Returns what opens a task that only claims the id of a message which was taken back before it arrived."""
     parts = (TextPart(text="(taken back before it arrived)"),)
-    return Message(message_id=MessageId(request.message_id), role=Role.USER, parts=parts)
+    return SendMessage(
+        message=Message(message_id=MessageId(request.message_id), role=Role.USER, parts=parts),
+        dialect="synapse",
+        sender=request.sender,
+        context_id=request.context_id,
+        metadata={GATEWAY_SCOPE: request.gateway_scope} if request.gateway_scope else {},
+        opens=request.opens,
+    )
 
 
 async def find_relayed(message_id: str, caller: Caller, inbox: str, store: TaskStore) -> TaskId | None:

@@ -65,7 +65,7 @@ from synapse.tasks.relayed import (
     is_taken_reply,
     require_awaited,
     withdrawal,
-    withdrawn_message,
+    withdrawn_send,
 )
 from synapse.tasks.rules import (
     VOID,
@@ -201,7 +201,7 @@ class StoppedTasks:
             return await journal.record(*withdrawal(task, request, self._clock.now()))
 
     async def _claim(self, request: VoidMessage, caller: Caller, journal: Journal) -> Task:
-        send = SendMessage(message=withdrawn_message(request), dialect="synapse", opens=request.opens)
+        send = withdrawn_send(request)
         opened = self._open_event(send, caller)
         ended = withdrawal(rebuild(None, (opened,)), request, opened.at)
         return await journal.record(opened, *ended, digest=VOID)

@@ -28,7 +28,7 @@ from tests.fleet.careful_client import tasks_of
 from tests.fleet.waiting import until
 from tests.fleet.world import Machine, World, open_world
 from tests.integration.gateway.terminal_client import terminal_page
-from tests.integration.recovery.journal_file import all_events
+from tests.integration.recovery.journal_file import all_events, all_tasks
 
 # The first test of each fixture starts two machines, a server and a gateway, which takes a busy machine a minute.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -432,6 +432,9 @@ def test_a_kept_message_is_known_to_a_gateway_that_was_started_later(pair: Pair)
             last = _gateway(stack, pair.world["hub"])
             told = last.rpc("bob@box2", "GetTask", {"id": sent[1]["id"]}, key=key)
             assert told["result"]["status"]["state"] == "TASK_STATE_CANCELED", told
+            assert told["result"]["contextId"] == sent[1]["contextId"]
+        [there] = [one for one in all_tasks(pair.world["box2"].home / "store.db") if one.id == sent[1]["id"]]
+        assert (there.sender_name, there.context_id) == ("key.keeper@hub", sent[1]["contextId"])
     finally:
         pair.world["box2"].start_link()
         pair.world["box2"].wait_connected()

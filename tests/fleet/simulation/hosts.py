@@ -104,6 +104,7 @@ class Hosts:
         found = machine.files.store.find(key)
         if found is None:
             end = End(state="canceled")
+            self._witness.claimed(machine.name, key, call.body)
             if self.claims_voids:
                 task_id = call.task_id if call.machine != ROGUE else f"r{self._world.new_salt()}"
                 task = SimTask(task_id, key, machine.inboxes[call.target], "queued", is_claim=True)

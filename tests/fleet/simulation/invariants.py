@@ -6,7 +6,7 @@
 4. A message whose sender was told "canceled" is not typed afterwards.
 5. Order is kept for each pair of sender machine and target, and of sender machine and inbox, except over a restored
    file.
-6. Nothing happens under another machine's name.
+6. Nothing happens under another machine's name, or that of another sender than the message's.
 7. A replica is a prefix of that incarnation's log, byte for byte, without what was pruned.
 8. No floor passes an open message.
 9. Once accidents end, everything settles and replicas are equal, in a bounded number of steps.
@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from synapse.fleet.asks import without_text
 from synapse.fleet.log import START, Batch, decode_batch
 from synapse.fleet.outgoing import may_be_same_agent
 from synapse.fleet.relay_io import (
@@ -81,6 +82,7 @@ class Sent:
     to: str
     target: str
     number: int
+    body: bytes
     restores: tuple[int, int]
     """How often files of the sender and of the receiver had been restored when it was sent."""
     unordered: bool = False
@@ -136,6 +138,7 @@ class Witness:
             event.to,
             event.target,
             number,
+            event.body,
             restores,
             self.machine(machine).is_unnoticed or self.machine(event.to).is_unnoticed,
         )
@@ -181,6 +184,11 @@ class Witness:
         self._opened[key] = (machine, sent.number)
         for agent in (sent.target, inbox):
             self._check_order(machine, sent, agent)
+
+    def claimed(self, machine: str, key: Key, body: bytes) -> None:
+        """A host opens a task for a message that was canceled before it came."""
+        if key[0] != ROGUE and body != without_text(self.sent[key[1]].body):
+            raise Broken(6, f"{key[1]} was canceled on {machine} as the message of another sender")
 
     def _check_order(self, machine: str, sent: Sent, agent: str) -> None:
         now = (self.machine(sent.sender).number, self.machine(machine).number)

@@ -32,7 +32,7 @@ from synapse.fleet.relay_io import (
     StoreMark,
     Tailed,
 )
-from synapse.fleet.wire import Outcome, Receipt, RelayedMessage
+from synapse.fleet.wire import MessageKind, Outcome, Receipt, RelayedMessage
 from tests.fleet.simulation.files import Key, SimTask
 from tests.fleet.simulation.hosts import Hosts
 from tests.fleet.simulation.machine import Machine, SimLink
@@ -87,6 +87,14 @@ def _closed_by_engine(self: Outgoing, message_id: str, _kind: str, event: MailKe
         self._leave_open(sending.row)
         sending.row = replace(sending.row, state=OutboxState.ACCEPTED)
         self._context.write(sending.row)
+
+
+_copy = Outgoing._message
+
+
+def _void_of_nobody(self: Outgoing, row: OutboxRow) -> RelayedMessage:
+    copy = _copy(self, row)
+    return copy if copy.kind != MessageKind.VOID else msgspec.structs.replace(copy, body=b"")
 
 
 _take_receipt = Outgoing._take_receipt
@@ -206,6 +214,7 @@ MUTANTS: dict[str, Change] = {
     "ids_not_compared": Change(Incoming, "_is_same", _any_id),
     "silent_below": Change(Incoming, "_judge", _silent_below),
     "void_without_claim": Change(Hosts, "claims_voids", False),
+    "void_of_nobody": Change(Outgoing, "_message", _void_of_nobody),
     "closed_by_engine": Change(Outgoing, "_mail_ended", _closed_by_engine),
     "no_claim": Change(Hosts, "claims_ids", False),
     "floor_passes_open": Change(Outgoing, "_floor", _highest_open),

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from synapse.core.message import TextPart
 from synapse.core.store import RELAYED_DAYS
+from synapse.fleet.asks import SendBody, encode_send_body, part_bodies
 from synapse.fleet.log import (
     EngineLost,
     IncarnationTaken,
@@ -281,7 +283,7 @@ class World:
             message_id=f"m{number}",
             target=target or self.random.choice(self.targets),
             task_id=f"t{number}",
-            body=b"hello",
+            body=encode_send_body(SendBody(parts=part_bodies((TextPart(text="hello"),)), sender=f"key.{number}")),
             queue=queue,
             expires_in=self.random.choice((DAY, DAY, 5.0, LONGEST_EXPIRY)),
         )

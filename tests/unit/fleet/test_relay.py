@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from synapse.core.caller import GATEWAY_SCOPE
+from synapse.core.message import TextPart
+from synapse.fleet.asks import SendBody, decode_send_body, encode_send_body, part_bodies
 from synapse.fleet.incoming import LEAST_WEIGHT, MOST_IN_WORK
 from synapse.fleet.relay import Relay
 from synapse.fleet.relay_io import (
@@ -541,6 +544,28 @@ def test_a_recalled_message_becomes_a_cancel_with_the_same_number() -> None:
     sent = decode_relay(shell.take(RequestPeer).body)
     assert isinstance(sent, RelayedMessage)
     assert (sent.kind, sent.n, sent.message_id) == (MessageKind.VOID, 1, "m")
+
+
+def test_the_cancel_of_a_message_says_who_sent_it_and_none_of_its_text() -> None:
+    body = SendBody(
+        parts=part_bodies((TextPart(text="a secret"),)),
+        sender="key.k4",
+        context_id="c-1",
+        message_metadata={"a": "secret"},
+        metadata={GATEWAY_SCOPE: "key:4", "b": "secret"},
+    )
+    shell = connected()
+    shell.submit(body=encode_send_body(body))
+    shell.take(RequestPeer)
+
+    shell.give(Recalled(token=2, message_id="m"))
+
+    sent = decode_relay(shell.take(RequestPeer).body)
+    assert isinstance(sent, RelayedMessage)
+    assert decode_send_body(sent.body) == SendBody(
+        parts=(), sender="key.k4", context_id="c-1", metadata={GATEWAY_SCOPE: "key:4"}
+    )
+    assert b"secret" in shell.row("m").body
 
 
 def test_a_message_that_nobody_accepts_expires_by_the_clock_of_its_sender() -> None:

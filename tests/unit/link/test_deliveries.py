@@ -29,7 +29,7 @@ from synapse.core.errors import (
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.registry import HostClient
 from synapse.core.requests import CommandResult, HostCommand, SendMessage, VoidMessage
-from synapse.core.task import TaskState
+from synapse.core.task import TaskId, TaskState
 from synapse.fleet import asks
 from synapse.fleet.relay_io import (
     FindTask,
@@ -343,6 +343,58 @@ async def test_a_message_for_a_name_that_several_agents_had_is_taken_back(tmp_pa
         assert isinstance(late, HostAccepted)
         assert late.end is not None
         assert late.end.state == "canceled"
+
+
+OF_KEY = asks.SendBody(
+    parts=(), sender="key.k4", context_id="c-1", metadata={GATEWAY_SCOPE: "key:4", "answered": True, "user": "root"}
+)
+VOID = VoidTask(machine="laptop", message_id="m-1", target="ada", task_id=TASK_ID, body=asks.encode_send_body(OF_KEY))
+
+
+async def test_a_message_of_a_gateway_s_caller_that_is_taken_back_stays_the_caller_s(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await here.deliveries.ask(VOID)
+
+        task = await here.store.load(TaskId(TASK_ID))
+        assert (task.scope, task.metadata[GATEWAY_SCOPE]) == ("machine:laptop", "key:4")
+        assert (task.sender_name, task.context_id, task.state) == ("key.k4@laptop", "c-1", TaskState.CANCELED)
+        assert (task.message.text, task.user) == ("(taken back before it arrived)", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        asks.encode_send_body(asks.SendBody(parts=(), sender="synapse-system")),
+        b'{"parts":[],"sender":""}',
+    ],
+)
+async def test_a_cancel_that_names_no_sender_takes_the_message_back_too(body: bytes, tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        outcome = await here.deliveries.ask(replace(VOID, body=body))
+
+        assert isinstance(outcome, HostVoided)
+        assert (await here.store.load(TaskId(TASK_ID))).sender_name == "user@laptop"
+
+
+async def test_a_cancel_gives_its_machine_no_more_rights_than_a_message(tmp_path: Path) -> None:
+    async with world(tmp_path, CODEX) as here:
+        forged = msgspec.structs.replace(OF_KEY, sender="user", metadata={GATEWAY_SCOPE: ["key:4"]})
+        await here.deliveries.ask(replace(VOID, body=asks.encode_send_body(forged)))
+        await here.deliveries.ask(replace(OPEN, body=asks.encode_send_body(forged)))
+
+        [(void, caller), (_, sending)] = here.hosts.commands
+        assert isinstance(void, VoidMessage)
+        assert (void.gateway_scope, caller) == ("", sending)
+
+
+async def test_the_cancel_of_a_gateway_s_message_claims_nothing_at_an_agent_of_that_profile(tmp_path: Path) -> None:
+    async with world(tmp_path, CODEX) as here:
+        await here.deliveries.ask(replace(VOID, target="codex"))
+
+        assert here.hosts.commands == []
+        assert (await here.store.load(TaskId(TASK_ID))).inbox == "codex"
 
 
 async def test_a_host_takes_its_message_back_itself(tmp_path: Path) -> None:

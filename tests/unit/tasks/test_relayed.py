@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from synapse.core.caller import Caller
+from synapse.core.caller import GATEWAY_SCOPE, Caller
 from synapse.core.errors import InvalidField
 from synapse.core.message import Sender
 from synapse.core.requests import OnBehalfOf, SendMessage, VoidMessage
@@ -39,6 +40,16 @@ async def test_a_message_that_was_taken_back_before_it_arrived_opens_nothing() -
         )
         assert late == claimed
         assert harness.driver.turns == []
+
+
+async def test_the_task_of_a_message_that_was_taken_back_is_of_its_sender_in_its_context() -> None:
+    recalled = replace(
+        RECALLED, sender=Sender(sender_id="any", inbox="claude"), context_id="c-1", gateway_scope="key:4"
+    )
+    claimed = await AgentHarness().service.handle(recalled, ON_LAPTOP)
+
+    assert (claimed.context_id, claimed.metadata[GATEWAY_SCOPE], claimed.scope) == ("c-1", "key:4", ON_LAPTOP.scope)
+    assert (claimed.sender_name, claimed.sender.inbox) == ("synapse-claude-8100@laptop", "laptop!claude")
 
 
 async def test_a_message_that_waits_is_taken_back_and_never_typed() -> None:

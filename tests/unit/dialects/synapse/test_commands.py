@@ -76,6 +76,7 @@ REQUESTS: list[HostCommand] = [
         push=CONFIG,
     ),
     VoidMessage(message_id="m-1", opens="0190a6c2-7d1e-7c3a-8f00-1234567890ab", expired=True),
+    VoidMessage(message_id="m-1", opens="0", sender=Sender(sender_id="key.k4"), context_id="c", gateway_scope="key:4"),
     CancelTask("t", exact=True),
     ResolveTask(task_id="t", verdict="retry"),
     AnswerQuestion(task_id="t", verdict="allow", option="1", text="words"),
