@@ -17,6 +17,7 @@ from synapse.core.errors import (
     SynapseError,
     TaskNotFound,
     UnsupportedOperation,
+    from_wire,
 )
 from synapse.core.events import (
     ArtifactAdded,
@@ -360,10 +361,16 @@ def test_hostile_texts_stay_texts_in_valid_json() -> None:
     assert json.loads(encode.encode_task(task, agent_name=agent_name))["task"]["id"] == TASK_ID
 
 
-def test_a_person_is_told_a_command_that_keeps_a_message_and_no_header() -> None:
-    away = MachineAway("box2", "noon", hint="send it again with the header `Synapse-Queue: true`")
-
+@pytest.mark.parametrize(
+    "away",
+    [
+        MachineAway("box2", "noon", hint="send it again with the header `Synapse-Queue: true`"),
+        from_wire({"code": "machine_away", "message": "the machine box2 is away (since noon)"}),  # without its fields
+    ],
+)
+def test_a_person_is_told_to_try_again_when_the_machine_is_back(away: SynapseError) -> None:
     told = json.loads(encode.encode_error(away).body)["error"]
 
-    assert "synapse send --queue" in told["hint"]
-    assert (told["message"], "header" in told["hint"]) == ("the machine box2 is away (since noon)", False)
+    assert told["message"] == "the machine box2 is away (since noon)"
+    assert "again when the machine is back" in told["hint"]
+    assert not any(word in told["hint"] for word in ("header", "send --queue"))
