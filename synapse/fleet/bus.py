@@ -10,6 +10,8 @@ KEY_REFUSED: Final = "refuses the key of this machine"
 """In the text of a NotConnected: to try again does not help."""
 NO_CONNECTION: Final = "there is no connection to the fleet's server: "
 """Before the reason, in the text of a NotConnected."""
+CUT_OFF: Final = "this machine has no connection to the fleet: "
+"""Before the reason, in the sentence that callers on this machine are told."""
 
 
 class BusError(Exception):

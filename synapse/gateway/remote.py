@@ -49,6 +49,7 @@ from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.dialects.synapse.commands import encode_caller
+from synapse.fleet.bus import CUT_OFF
 from synapse.gateway.directory import GatewayAgent
 from synapse.net.hosts import UnixHostClient
 from synapse.registry.files import links
@@ -176,7 +177,8 @@ class RemoteAgents:
     def require_present(self, machine: str) -> None:
         """Raises LinkDown, MachineAway or MachineNotFound unless the machine can be reached, as far as is known."""
         if self.problem:
-            raise LinkDown(f"the gateway's machine has no connection to the fleet: {self.problem}", hint=_LINK_HINT)
+            why = self.problem.removeprefix(CUT_OFF)
+            raise LinkDown(f"the gateway's machine has no connection to the fleet: {why}", hint=_LINK_HINT)
         known = self._machines.get(machine)
         if known is None:
             names = ", ".join(sorted(self._machines))
@@ -375,7 +377,8 @@ class RemoteHosts:
         try:
             return await self._command(agent, request, caller, keeps=keeps)
         except MachineAway as error:
-            raise MachineAway(error.machine, error.since, hint=KEEP_HINT) from error
+            error.hint = KEEP_HINT
+            raise
 
     async def status(self, agent: AgentEntry) -> AgentStatus:
         """Returns the state that the agent's machine last told. Raises AgentNotResponding."""

@@ -10,7 +10,7 @@ from synapse.core.errors import LinkDown, MachineAway, OutcomeUnknown, SynapseEr
 from synapse.core.events import TaskEvent
 from synapse.core.task import Task, TaskId
 from synapse.fleet import asks
-from synapse.fleet.bus import KEY_REFUSED, NO_CONNECTION, Bus, BusError, NobodyThere, NotConnected
+from synapse.fleet.bus import CUT_OFF, KEY_REFUSED, NO_CONNECTION, Bus, BusError, NobodyThere, NotConnected
 from synapse.fleet.names import ask_subject, command_subject
 from synapse.fleet.wire import UnreadableBody
 from synapse.link.presence import Machines
@@ -41,7 +41,7 @@ class MachineSilent(OutcomeUnknown):
 def no_connection(why: str) -> LinkDown:
     """Returns the error for a machine that is cut off, with what helps."""
     hint = REJOIN_HINT if KEY_REFUSED in why else ""
-    return LinkDown(f"this machine has no connection to the fleet: {why.removeprefix(NO_CONNECTION)}", hint=hint)
+    return LinkDown(CUT_OFF + why.removeprefix(NO_CONNECTION), hint=hint)
 
 
 class FleetClient:

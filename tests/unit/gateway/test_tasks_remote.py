@@ -52,7 +52,7 @@ from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.remote import RemoteAgents, RemoteHosts
 from synapse.gateway.tasks import GatewayFleet, GatewayTasks
-from synapse.link.asking import MachineSilent
+from synapse.link.asking import MachineSilent, no_connection
 from synapse.net.hosts import UnixHostClient
 from synapse.store.codec import encode_events, encode_task
 from synapse.store.replica import ReplicaFile
@@ -362,6 +362,36 @@ async def test_a_task_of_an_agent_that_has_stopped_is_changed_on_its_machine(
             await world.tasks.delete(request_, LAPTOP)
 
     assert world.proxies.commands[-1] == request_
+
+
+async def test_a_proxy_socket_that_names_no_machine_keeps_its_sentence_and_says_how_to_keep_a_message(
+    world: World,
+) -> None:
+    world.proxies.failures.append(from_wire({"code": "machine_away", "message": "the machine box2 is away"}))
+
+    with pytest.raises(MachineAway, match="the machine box2 is away") as raised:
+        await world.tasks.of(AGENT).send(say("m-1"), LAPTOP)
+
+    assert "Synapse-Queue" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (
+            str(no_connection("nothing listens")),
+            "the gateway's machine has no connection to the fleet: nothing listens",
+        ),
+        ("the link does not run", "the gateway's machine has no connection to the fleet: the link does not run"),
+    ],
+)
+async def test_a_gateway_without_a_connection_says_so_once(world: World, problem: str, told: str) -> None:
+    world.agents.problem = problem
+
+    with pytest.raises(LinkDown) as raised:
+        world.agents.require_present("box2")
+
+    assert str(raised.value) == told
 
 
 async def kept(world: World) -> Task:
