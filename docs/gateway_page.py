@@ -93,6 +93,10 @@ _HUB: Final = """\
 At the root. Parts are `text` (a string), `image` and `file` (`{"name", "mimeType", "data" | "url"}`, or one string: a
 data URL, an address, base64), and any other type with any JSON as `content`.
 
+The `metadata` of an agent has its `agentType` and its `state`: `starting`, `ready`, `working`, `waiting` or `exited`.
+While its machine is away it also has `"away": true` and `since`: the state is the last one that was heard, the agent
+may run on there, and only a message that is kept is taken for it.
+
 A stream is `event: update` with `{"type": "partial", "content": …}` as the text grows (`"type": "replace"` when the
 agent has rewritten it), then `event: complete` with `{"taskId": …}`, or `event: error`. The `id` of the last event in
 `Last-Event-ID` goes on from there: send the same request again, or follow the task with a GET.

@@ -156,6 +156,8 @@ class ListedAgent:
     """Its profile, or `a2a` for an external agent."""
     state: str
     """One of AGENT_STATES in `core.agent`."""
+    away_since: datetime | None = None
+    """Since when its machine is away, and cannot be reached; `state` is the one that it told last. None if it can."""
     capabilities: tuple[str, ...] = CAPABILITIES
     """The optional capabilities that it has."""
     input_modes: tuple[str, ...] = ()

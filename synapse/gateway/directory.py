@@ -70,6 +70,8 @@ class GatewayAgent:
     """Connects to the terminal of a remote agent; None for others, whose socket has it."""
     is_away: bool = False
     """Its machine is away; it is listed for a while, because it may come back."""
+    last_state: str = ""
+    """The state that it told before its machine went away, where it may run on; empty for one that is not away."""
 
     @property
     def name(self) -> str:

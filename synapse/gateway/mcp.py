@@ -387,7 +387,11 @@ def _agents(agents: Sequence[ListedAgent]) -> ToolResult:
 
 
 def _agent_line(agent: ListedAgent) -> str:
-    return tools.agent_line(agent.id, {"state": agent.state, "agent_type": agent.agent_type}, role=agent.role)
+    return tools.agent_line(
+        agent.id,
+        {"state": agent.state if agent.away_since is None else "away", "agent_type": agent.agent_type},
+        role=agent.role,
+    )
 
 
 def settled_result(task: Task, to: str) -> ToolResult:

@@ -5,7 +5,7 @@
     GET /fleet/outbox/{id}   the task of a message that the link keeps, or that its machine has not shipped yet
     POST /fleet/tasks/{id}/events   the events of a task on a machine that ships no log; see `gateway.unshipped`
 
-No request waits for this list. The agents of a machine that goes away stay in it for a while, as exited. A command to
+No request waits for this list. The agents of a machine that goes away stay in it for a while, as away. A command to
 them is refused with `machine_away`; a message that is to be kept goes to the link's outbox.
 """
 
@@ -349,10 +349,12 @@ class RemoteAgents:
         if agent.is_away:
             return agent
         known = self._machines.get(agent.machine)
-        since = known.since if known is not None else ""
+        since = known.since if known is not None and not known.present else ""
         why = f"the machine {agent.machine} is away" + (f" since {since}" if since else "")
         status = AgentStatus(state=EXITED, why=why, source="fleet", since=_moment(since, self._clock))
-        return replace(agent, status=status, description=f"{agent.entry.agent_type} agent; {why}", is_away=True)
+        last_state = agent.status.state if agent.status is not None else EXITED
+        description = f"{agent.entry.agent_type} agent; {why}"
+        return replace(agent, status=status, description=description, is_away=True, last_state=last_state)
 
 
 class RemoteHosts:

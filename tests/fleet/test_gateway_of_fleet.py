@@ -242,6 +242,16 @@ def test_a_machine_that_is_away_is_told_in_every_dialect(machines: Machines) -> 
         assert "away" in told.body.decode(), told.body
         hub = machines.ask("POST", "/agents/only@box2/messages", {"message": [{"type": "text", "content": "hello"}]})
         assert "away" in hub.body.decode(), hub.body
+        cards = machines.ask("GET", "/agents").json["agents"]
+        [shown] = [card["metadata"] for card in cards if card["id"] == "only@box2"]
+        assert (shown["state"], shown["away"]) == ("ready", True)
+        agents: dict[str, Any] = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "agents", "arguments": {}},
+        }
+        assert "only@box2 (scripted): away" in machines.ask("POST", "/mcp", agents).body.decode()
         # What it has shipped is still read.
         assert machines.rpc("only@box2", "GetTask", {"id": task["id"]})["result"]["id"] == task["id"]
         card = machines.ask("GET", "/agents/only@box2/.well-known/agent-card.json")

@@ -183,6 +183,8 @@ def agent_card(agent: ListedAgent, methods: AuthMethods) -> Wire:
     if auth := _auth(methods):
         card["auth"] = auth
     card["metadata"] = {"agentType": agent.agent_type, "state": agent.state}
+    if agent.away_since is not None:
+        card["metadata"] |= {"away": True, "since": instant(agent.away_since)}
     return card
 
 

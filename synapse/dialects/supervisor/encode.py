@@ -191,7 +191,7 @@ def agent_list(agents: Iterable[ListedAgent]) -> Wire:
                 "description": agent.description,
                 "cardUrl": f"/agents/{agent.id}/v1/card",
                 "endpoint": f"/agents/{agent.id}/v1",
-                "status": "inactive" if agent.state == EXITED else "active",
+                "status": "active" if agent.away_since is None and agent.state != EXITED else "inactive",
             }
             for agent in agents
         ]

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ from synapse.core.requests import (
 )
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.gateway.gateway import describe
 from synapse.gateway.remote import RemoteAgents, RemoteHosts
 from synapse.gateway.tasks import GatewayFleet, GatewayTasks
 from synapse.link.asking import MachineSilent, no_connection
@@ -111,6 +113,8 @@ class FakeLinkAgents(RemoteAgents):
 
     listed: AgentEntry = CODEX
     present = True
+    since = "noon"
+    is_silent = False
     ships = True
     is_running = True
     """Whether codex is listed."""
@@ -126,13 +130,15 @@ class FakeLinkAgents(RemoteAgents):
 
     @override
     async def ask_link(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
-        machine = {"name": "box2", "present": self.present, "since": "noon", "ships_log": self.ships}
+        machine = {"name": "box2", "present": self.present, "since": self.since, "ships_log": self.ships}
         if path.endswith("/events"):
             return self._tell_events(json.loads(body))
         if path == f"/fleet/outbox/{numbered(1)}":
             if isinstance(self.kept, SynapseError):
                 raise self.kept
             return {"task": encode_task(self.kept)}
+        if path == "/fleet/agents" and self.is_silent:
+            raise LinkDown("the link does not answer")
         if path == "/fleet/agents":
             agent = {**self.listed.shown(), "machine": "box2", "state": READY}
             return {"agents": [agent] if self.present and self.is_running else [], "machines": [machine]}
@@ -392,6 +398,32 @@ async def test_a_gateway_without_a_connection_says_so_once(world: World, problem
         world.agents.require_present("box2")
 
     assert str(raised.value) == told
+
+
+async def test_an_agent_whose_machine_is_away_has_the_state_that_it_told_last(world: World) -> None:
+    world.agents.since = "2026-01-02T10:00:00+00:00"
+    await world.leave()
+
+    [agent] = world.agents()
+    listed = describe(agent, await agent.state())
+    assert (listed.state, listed.away_since) == (READY, datetime(2026, 1, 2, 10, tzinfo=UTC))
+    world.agents.present = True
+    await world.agents.read()
+    [agent] = world.agents()
+    assert describe(agent, await agent.state()).away_since is None
+
+
+async def test_a_gateway_that_hears_nothing_from_its_link_takes_no_time_of_presence_for_one_of_absence(
+    world: World,
+) -> None:
+    world.agents.since = "2026-01-02T10:00:00+00:00"
+    await world.agents.read()
+    world.agents.is_silent = True
+    await world.agents.read()
+
+    [agent] = world.agents()
+    assert agent.is_away
+    assert "2026-01-02" not in agent.description
 
 
 async def kept(world: World) -> Task:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -192,6 +194,17 @@ def test_a_card_has_the_fields_of_the_document() -> None:
         "capabilities": ["streaming", "pushNotifications"],
         "auth": {"type": "bearer", "description": "Authorization: Bearer with an API key of this gateway"},
         "metadata": {"agentType": "codex", "state": "ready"},
+    }
+
+
+def test_the_card_of_an_agent_whose_machine_is_away_says_so_beside_its_last_state() -> None:
+    away = replace(LISTED, away_since=datetime(2026, 1, 2, 10, tzinfo=UTC))
+
+    assert told(ask("GET", "/agents/{agentId}", agentId=LISTED.id), away)["metadata"] == {
+        "agentType": "codex",
+        "state": "ready",
+        "away": True,
+        "since": "2026-01-02T10:00:00.000Z",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.request import urlopen
 
@@ -420,3 +421,9 @@ def test_an_agent_is_active_until_it_has_exited(state: str) -> None:
     status = agent_list([replace(LISTED, state=state)])["agents"][0]["status"]
 
     assert status == ("inactive" if state == "exited" else "active")
+
+
+def test_an_agent_whose_machine_is_away_is_inactive() -> None:
+    away = replace(LISTED, away_since=datetime(2026, 1, 2, 10, tzinfo=UTC))
+
+    assert agent_list([away])["agents"][0]["status"] == "inactive"
