@@ -18,6 +18,7 @@ from synapse.client.attention import (
     QUEUED,
     UNKNOWN,
     agent_state_of,
+    attach_step,
     held_in,
     how_long,
     messages_in,
@@ -262,9 +263,8 @@ def attention_lines(replies: list[HostReply]) -> list[str]:
             command = next_step(question, target_of(question, name), name)
             lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
         elif state_of(reply) == WAITING:
-            lines.append(
-                f"! {name} waits for a person: {plain(str(reply.body.get('why', '')))}  (synapse attach {name})"
-            )
+            why = plain(str(reply.body.get("why", "")))
+            lines.append(f"! {name} waits for a person: {why}  ({attach_step(reply.body, name)})")
         if reply.body.get("store_fault"):
             fault = plain(str(reply.body["store_fault"]))
             lines.append(f"! {name} refuses messages: {fault}  (synapse restart {name})")

@@ -6,7 +6,7 @@
 from synapse.client.lines import plain
 from synapse.client.times import lasting
 from synapse.client.views import FINISHED, status_of
-from synapse.core.address import short_name
+from synapse.core.address import short_name, split_machine
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import ConnectionForbidden
 from synapse.core.json_text import object_in, objects_in
@@ -31,6 +31,8 @@ QUEUED = "queued"
 NOT_RESPONDING = "not_responding"
 UNKNOWN = "unknown"
 """The state of an agent whose host this process is not allowed to connect to."""
+ATTACH_AFTER = "attach_after"
+"""In the status of an agent on another machine: the command there that allows this machine to attach, until it may."""
 
 
 def agent_state_of(status: "dict[str, Any]", error: "SynapseError | None") -> str:
@@ -69,7 +71,7 @@ def _question_fields(entry: AgentEntry, status: "dict[str, Any]", question: "dic
         "kind": question.get("kind", DIALOG),
         "title": question.get("title") or status.get("why", ""),
         "asked_at": question.get("asked_at") or status.get("since"),
-        "next": next_step(question, target_of(question, name), name),
+        "next": next_step(question, target_of(question, name), name) if question else attach_step(status, name),
         "question": question or None,
     }
 
@@ -181,6 +183,12 @@ def target_of(question: "dict[str, Any]", agent: str) -> str:
 def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:
     """Returns the commands that answer the question, in one line; `synapse attach` for an unknown dialog."""
     return " | ".join(answer_commands(question, target)) or f"synapse attach {agent}"
+
+
+def attach_step(status: "dict[str, Any]", agent: str) -> str:
+    """Returns the command that opens the agent's terminal, or first the one that allows it on the agent's machine."""
+    allow = plain(str(status.get(ATTACH_AFTER) or ""))
+    return f"on {split_machine(agent)[1]}: {allow}" if allow else f"synapse attach {agent}"
 
 
 def held_in(status: "dict[str, Any]") -> "dict[str, Any]":

@@ -15,7 +15,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
-from synapse.client.attention import DIALOG, HELD, IN_DOUBT, NOT_RESPONDING, UNKNOWN, agent_state_of, held_in, needs_of
+from synapse.client.attention import (
+    ATTACH_AFTER,
+    DIALOG,
+    HELD,
+    IN_DOUBT,
+    NOT_RESPONDING,
+    UNKNOWN,
+    agent_state_of,
+    held_in,
+    needs_of,
+)
 from synapse.client.lines import first_line, short_path
 from synapse.client.views import (
     FINISHED,
@@ -281,11 +291,15 @@ def _open_need(entry: AgentEntry, status: dict[str, Any], item: dict[str, Any]) 
     else:
         reason = str(held_in(status).get("reason", ""))
         need["id"] = f"{HELD}:{task_id}" if task_id else f"{HELD}:{entry.agent_id}:{reason}"
-    need["can"] = _actions(entry, need)
+    need["can"] = _actions(entry, status, need)
     return need
 
 
-def _actions(entry: AgentEntry, need: Need) -> list[str]:
+def _may_attach(entry: AgentEntry, status: dict[str, Any]) -> bool:
+    return entry.terminal != 0 and not status.get(ATTACH_AFTER)
+
+
+def _actions(entry: AgentEntry, status: dict[str, Any], need: Need) -> list[str]:
     """Returns what a person can do about an open need."""
     effects = {one["effect"] for one in need["options"]}
     wanted = {
@@ -295,7 +309,7 @@ def _actions(entry: AgentEntry, need: Need) -> list[str]:
         "text": need["takes_text"],
         "resolve": need["kind"] == IN_DOUBT,
         "cancel": bool(need["task_id"]),
-        "attach": entry.terminal != 0,
+        "attach": _may_attach(entry, status),
     }
     return [action for action, is_possible in wanted.items() if is_possible]
 
@@ -313,17 +327,17 @@ def _ended_needs(entry: AgentEntry, status: dict[str, Any], unseen: list[dict[st
     for index, task in enumerate(unseen):
         has_failed = status_of(task) == FAILED
         if (has_failed and index == 0) or (not has_failed and is_from_person(task)):
-            needs.append(_ended_need(entry, task, FAILED if has_failed else DONE))
+            needs.append(_ended_need(entry, status, task, FAILED if has_failed else DONE))
     return needs
 
 
-def _ended_need(entry: AgentEntry, task: dict[str, Any], kind: str) -> Need:
+def _ended_need(entry: AgentEntry, status: dict[str, Any], task: dict[str, Any], kind: str) -> Need:
     need = _blank(entry, kind, str(task.get("id", "")))
     answer = reply_of(task)
     need["title"] = first_line(answer if kind == DONE else note_of(task)) or WORDS[kind]
     need["detail"] = answer or message_of(task)
     need["asked_at"], need["from"], need["next"] = ended_at(task), sender_of(task), f"synapse status {short_id(task)}"
-    need["can"] = ["seen", "attach"] if entry.terminal else ["seen"]
+    need["can"] = ["seen", "attach"] if _may_attach(entry, status) else ["seen"]
     return need
 
 

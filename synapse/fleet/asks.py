@@ -253,7 +253,10 @@ class AgentsListed(_Struct, frozen=True, tag="agent_list"):
 
 
 class StatusRead(_Struct, frozen=True, tag="status_read"):
-    """The JSON of `GET /status`, reduced for those without the right `read`; None if it is still the one `known`."""
+    """The JSON of `GET /status`, reduced for those without the right `read`; None if it is still the one `known`.
+
+    For those without the right `attach` it has `attach_after`, the command that gives it; earlier versions say nothing.
+    """
 
     status: dict[str, Any] | None
     version: str = ""

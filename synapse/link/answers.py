@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from synapse.client.attention import needs_of
+from synapse.client.attention import ATTACH_AFTER, needs_of
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import (
@@ -288,6 +288,8 @@ class Answers:
             ):
                 async for status in statuses:
                     shown = status if READ in allowed else _reduced(status, decides=decides)
+                    if ATTACH not in allowed:
+                        shown = {**shown, ATTACH_AFTER: f"synapse fleet allow {machine} {ATTACH}"}
                     version = _version(shown)
                     if version != ask.known:
                         return asks.StatusRead(status=shown, version=version)

@@ -146,6 +146,15 @@ def test_an_unknown_dialog_can_only_be_answered_in_the_terminal() -> None:
     assert (need["title"], need["next"], need["can"]) == ("it is waiting", "synapse attach codex-8120", ["attach"])
 
 
+def test_a_terminal_that_its_machine_does_not_allow_is_not_offered() -> None:
+    entry = AgentEntry("synapse-codex-8120@box2", "codex", name="codex@box2", inbox="box2!codex", terminal=-1)
+    told = {**status("waiting"), "attach_after": "synapse fleet allow hub attach"}
+
+    [need] = row_of(entry, told, None)["needs"]
+
+    assert (need["can"], need["next"]) == ([], "on box2: synapse fleet allow hub attach")
+
+
 def test_a_free_text_question_of_an_agent_without_a_terminal_takes_a_text_only() -> None:
     own: Fields = {**QUESTION, "kind": "choice", "options": [], "takes_text": True, "task_id": ""}
     scripted = AgentEntry("synapse-echo-8130", "echo", name="echo")

@@ -208,7 +208,7 @@ async def test_every_machine_sees_the_state_of_an_agent_and_nothing_of_its_work(
 
 async def test_a_machine_that_may_read_sees_the_whole_status(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.allow["laptop"] = frozenset({"read"})
+        here.allow["laptop"] = frozenset({"read", "attach"})
 
         assert (await here.ask(asks.ReadStatus(target="codex"))).status == {**STATUS, **SECRETS}
 
@@ -223,6 +223,16 @@ async def test_a_person_on_a_machine_that_may_approve_sees_what_the_agent_asks(t
 
         assert (person.status["question"], agent.status["question"]) == ({"id": "q"}, None)
         assert "secret" not in str(person.status)
+
+
+async def test_a_status_names_what_lets_a_machine_attach_until_it_may(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        before = await here.ask(asks.ReadStatus(target="codex"))
+        here.allow["laptop"] = frozenset({"attach"})
+        after = await here.ask(asks.ReadStatus(target="codex", known=before.version, seconds=0.05))
+
+        assert before.status["attach_after"] == "synapse fleet allow laptop attach"
+        assert "attach_after" not in after.status
 
 
 async def test_a_known_status_is_answered_only_when_it_changes_or_the_time_is_over(tmp_path: Path) -> None:
