@@ -52,6 +52,9 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
                 hint="leave out `--from`; Synapse detects the sender",
             )
         return _described(caller.agent_id, claimed, entries), True
+    if caller.machine:
+        # A caller of a gateway there. Whatever it claims, it is no agent and no person of this machine.
+        return _on_machine(claimed if claimed is not None and claimed.sender_id else A_PERSON, caller.machine), False
     if claimed is None or not claimed.sender_id:
         return A_PERSON, caller.is_person
     return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
@@ -68,13 +71,19 @@ def _remote_sender(claimed: Sender | None, caller: Caller) -> tuple[Sender, bool
             f"'{text.safe_line(name)}' cannot be the name of a sender on {caller.machine}",
             hint="the link of that machine names its agents by their ids",
         )
-    kind, inbox = (claimed.sender_type, claimed.inbox) if claimed else ("", "")
-    sender = Sender(
-        sender_id=on_machine(name, caller.machine),
-        sender_type="user" if name == PERSON else kind,
-        inbox=remote_inbox(inbox, caller.machine) if inbox else "",
-    )
+    claimed = claimed or Sender(sender_id=name)
+    kind = "user" if name == PERSON else claimed.sender_type
+    sender = _on_machine(replace(claimed, sender_id=name, sender_type=kind), caller.machine)
     return sender, name == caller.remote_sender
+
+
+def _on_machine(sender: Sender, machine: str) -> Sender:
+    """Returns a sender of another machine as this machine names it and its inbox."""
+    return Sender(
+        sender_id=on_machine(sender.sender_id, machine),
+        sender_type=sender.sender_type,
+        inbox=remote_inbox(sender.inbox, machine) if sender.inbox else "",
+    )
 
 
 def check_id(field: str, value: object) -> None:

@@ -93,6 +93,9 @@ async def typed(text: str, caller: Caller, **more: Any) -> str:
         (PERSON_AT_A_SHELL, Sender(sender_id="user@laptop"), "unverified.user@laptop"),
         (Caller(), Sender(sender_id="n" * 64 + "@laptop"), "unverified." + "n" * 46 + "@laptop"),
         (Caller(scope="key:1", name="ci", machine="box3"), None, "key.ci"),
+        (Caller(machine="box3"), None, "unverified.user@box3"),
+        (Caller(machine="box3"), Sender(sender_id="user"), "unverified.user@box3"),
+        (Caller(machine="box3"), Sender(sender_id="user@laptop"), "unverified.user@laptop@box3"),
     ],
 )
 async def test_the_header_says_whether_its_sender_is_proven(caller: Caller, claim: Sender | None, shown: str) -> None:
@@ -160,6 +163,15 @@ def test_a_sender_on_another_machine_has_its_inbox_there() -> None:
 
     expected = Sender(sender_id="synapse-claude-8100@laptop", sender_type="claude", inbox="laptop!ada")
     assert (sender, is_proven) == (expected, True)
+
+
+def test_a_claim_at_the_gateway_of_another_machine_names_no_agent_of_this_one() -> None:
+    claimed = Sender(sender_id=CLAUDE.agent_id, sender_type="claude", inbox=CLAUDE.inbox)
+
+    sender, is_proven = sender_of(claimed, Caller(machine="box3"), (CLAUDE,))
+
+    expected = Sender(sender_id=f"{CLAUDE.agent_id}@box3", sender_type="claude", inbox=f"box3!{CLAUDE.inbox}")
+    assert (sender, is_proven) == (expected, False)
 
 
 @pytest.mark.parametrize("name", [SYSTEM, "claude@box3", "box3!claude", "a b", "n" * 65, "unverified.", "\uff43laude"])
