@@ -342,10 +342,9 @@ class Greeted(_Struct, frozen=True, tag="greeted"):
 
 
 class CommandDone(_Struct, frozen=True, tag="command_done"):
-    """The answer of a host to a command, as in `POST /commands`, and the task after it."""
+    """The answer of a host to a command, as in `POST /commands`."""
 
     body: bytes
-    task: str = ""
 
 
 AskAnswer = (

@@ -44,6 +44,7 @@ from synapse.core.errors import (
     Forbidden,
     InternalFailure,
     InvalidRequest,
+    OutcomeUnknown,
     PersonRequired,
     RateLimited,
     StoreFailed,
@@ -53,6 +54,7 @@ from synapse.core.errors import (
     UnsupportedOperation,
 )
 from synapse.core.events import Recorded, TaskHidden, Update
+from synapse.core.message import Artifact, Message, Part, TextPart
 from synapse.core.registry import CachedRegistry
 from synapse.core.requests import (
     AnswerQuestion,
@@ -78,6 +80,7 @@ from synapse.fleet.bus import Arrival, Bus, BusError
 from synapse.fleet.log import PieceRequest, RangeRequest
 from synapse.fleet.names import is_command, sender_machine
 from synapse.fleet.wire import UnreadableBody
+from synapse.link.asking import task_in
 from synapse.link.deliveries import AgentFinder, machine_caller
 from synapse.store.codec import encode_events, encode_task
 from synapse.tasks.feed import LogReader
@@ -90,6 +93,13 @@ MOST_ASKS: Final = 128
 MOST_LONG_POLLS: Final = 512
 """How many requests of one machine wait for something new at a time: each is for a reader of a task or a status."""
 _LARGEST_POLL: Final = 4096
+_OVERHEAD: Final = 1024
+"""How many bytes an answer has beside its task."""
+_SHORTER: Final = (64 * 1024, 4 * 1024, 256)
+"""How many letters of each text are left in a task that is too large, tried in this order."""
+_NEWEST: Final = 8
+"""How many messages after the first, and how many artifacts, are left in such a task."""
+LEFT_OUT: Final = "shortened: the rest is on the machine of the agent"
 HOST_SECONDS: Final = 6.0
 """How long a host may take to say the status of its agent: less than the machine that asks waits."""
 PAGE_BYTES: Final = 256 * 1024
@@ -217,25 +227,28 @@ class Answers:
         else:
             self._busy[machine, waits] += 1
             try:
-                answer = await self.answer(machine, arrival.body, is_command=is_command(arrival.subject))
+                answer = await self.answer(
+                    machine, arrival.body, max_payload=bus.max_payload, is_command=is_command(arrival.subject)
+                )
             finally:
                 self._busy[machine, waits] -= 1
-        if len(answer) > bus.max_payload:
-            too_large = InvalidRequest("the answer is larger than the fleet's server carries")
-            answer = asks.encode_answer(asks.failed(too_large))
         try:
             await bus.publish(arrival.reply_to, answer)
         except BusError as error:
             log.info("answer_not_sent", extra={"machine": machine, "error": str(error)})
 
-    async def answer(self, machine: str, body: bytes, *, is_command: bool = False) -> bytes:
-        """Returns the answer to a request of `machine`."""
+    async def answer(self, machine: str, body: bytes, *, max_payload: int, is_command: bool = False) -> bytes:
+        """Returns the answer to a request of `machine`, of at most `max_payload` bytes."""
         try:
             ask = asks.decode_ask(body)
             if isinstance(ask, RangeRequest | PieceRequest):
                 _require_subject(as_wanted=is_command)
-                return await self._answer_log(ask)
-            answer = await self._dispatch(machine, ask, is_command=is_command)
+                encoded = await self._answer_log(ask)
+            else:
+                encoded = _encoded(await self._dispatch(machine, ask, is_command=is_command), max_payload)
+            if len(encoded) <= max_payload:
+                return encoded
+            answer = asks.failed(_too_large(ask))
         except UnreadableBody as error:
             answer = asks.unreadable(error)
         except SynapseError as error:
@@ -365,14 +378,14 @@ class Answers:
 
     async def _page(self, request: ListTasks, page: TaskPage, tasks: StoredTasks, machine: str) -> asks.TasksListed:
         """Returns as many tasks of the page as one answer holds."""
-        texts = [encode_task(task) for task in page.tasks]
+        texts = [_task_text(task, LARGEST_UPDATE) for task in page.tasks]
         size = 0
         for fitting, text in enumerate(texts):
             size += len(text)
             if fitting and size > PAGE_BYTES:
                 # The next page begins after the last task that fits.
                 page = await tasks.list(replace(request, limit=fitting), self._reader(machine))
-                texts = [encode_task(task) for task in page.tasks]
+                texts = [_task_text(task, LARGEST_UPDATE) for task in page.tasks]
                 break
         return asks.TasksListed(
             tasks=tuple(texts), next_cursor=page.next_cursor, total=page.total, is_counted=page.is_counted
@@ -501,8 +514,7 @@ class Answers:
             result = await self._hosts.command(entry, request, caller)
         else:
             result = await self._command_stopped(request, caller, ask.target or ask.inbox)
-        task = encode_task(await self._store.load(TaskId(result.task_id))) if result.task_id else ""
-        return asks.CommandDone(body=commands.encode_result(result), task=task)
+        return asks.CommandDone(body=commands.encode_result(result))
 
     async def _command_stopped(self, request: HostCommand, caller: Caller, target: str) -> CommandResult:
         match request:
@@ -575,6 +587,9 @@ class Answers:
         return asks.TaskRead(task=encode_task(task))
 
 
+_CHANGES: Final = (asks.CancelRemoteTask, asks.AnswerRemoteQuestion, asks.ResolveRemoteTask, asks.RunCommand)
+"""The asks that change something here."""
+
 _METHODS: Final[dict[type[asks.Ask | asks.Command], str]] = {
     asks.Greet: "greet",
     asks.ResolveAgent: "resolve",
@@ -624,6 +639,62 @@ def _reduced(status: dict[str, Any], *, decides: bool = False) -> dict[str, Any]
     """Returns what every machine may see of a status; with `decides`, also what the agent asks people."""
     names = (*_STATUS_FIELDS, *(_DECISION_FIELDS if decides else ()))
     return {**_EMPTY_FIELDS, **{name: status[name] for name in names if name in status}}
+
+
+class _ChangeMade(OutcomeUnknown):
+    """A change was made, and its answer cannot be sent. After any other error its caller would make it again."""
+
+    def __init__(self) -> None:
+        SynapseError.__init__(
+            self,
+            "it was done, but the answer is larger than the fleet's server carries",
+            hint="look at the task before you do it again: `synapse tasks` shows its state",
+        )
+
+
+def _too_large(ask: object) -> SynapseError:
+    """Returns the error for an answer that is larger than the fleet's server carries."""
+    if isinstance(ask, _CHANGES):
+        return _ChangeMade()
+    return InvalidRequest("the answer is larger than the fleet's server carries")
+
+
+def _encoded(answer: asks.AskAnswer, max_payload: int) -> bytes:
+    """Returns the bytes of an answer; a task that makes it too large is shortened."""
+    encoded = asks.encode_answer(answer)
+    if len(encoded) <= max_payload or not isinstance(answer, asks.TaskRead):
+        return encoded
+    text = _task_text(task_in(answer), max_payload - _OVERHEAD)
+    return asks.encode_answer(asks.TaskRead(task=text, seq=answer.seq))
+
+
+def _task_text(task: Task, most: int) -> str:
+    """Returns a task as the store's codec writes it, shortened if it has more than `most` bytes.
+
+    It may have more even so: of long metadata, for example, nothing is left out.
+    """
+    text = encode_task(task)
+    for letters in _SHORTER:
+        if len(text.encode()) <= most:
+            break
+        text = encode_task(_shortened(task, letters))
+    return text
+
+
+def _shortened(task: Task, letters: int) -> Task:
+    """Returns a task with its first and its newest messages and artifacts, and the beginning of the text of each."""
+    messages = (*task.history[:1], *task.history[1:][-_NEWEST:])
+    return replace(
+        task,
+        history=tuple(replace(one, parts=_beginning(one, letters)) for one in messages),
+        artifacts=tuple(replace(one, parts=_beginning(one, letters)) for one in task.artifacts[-_NEWEST:]),
+    )
+
+
+def _beginning(one: Message | Artifact, letters: int) -> tuple[Part, ...]:
+    if len(one.text) <= letters and all(isinstance(part, TextPart) for part in one.parts):
+        return one.parts
+    return (TextPart(text=f"{one.text[:letters]}… ({LEFT_OUT})"),)
 
 
 def _version(status: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from synapse.core.errors import (
     AgentNotResponding,
     Forbidden,
     InvalidRequest,
+    OutcomeUnknown,
     PersonRequired,
     SynapseError,
     TaskNotFound,
@@ -35,13 +36,13 @@ from synapse.fleet.names import ask_subject
 from synapse.fleet.wire import NO_INCARNATION
 from synapse.host.stopped import stopped_tasks
 from synapse.link import answers
-from synapse.link.answers import LARGEST_UPDATE, MOST_LONG_POLLS, Answers
+from synapse.link.answers import LARGEST_UPDATE, LEFT_OUT, MOST_LONG_POLLS, Answers
 from synapse.link.asking import task_in, task_of_text
 from synapse.link.deliveries import AgentFinder
 from synapse.store.codec import from_json
 from synapse.tasks.journal import Journal
 from synapse.tasks.rules import cancellation
-from tests.fakes.facts import hidden, message, numbered, opened, said
+from tests.fakes.facts import handed, hidden, message, moved, noted, numbered, opened, said
 from tests.fakes.leased_store import LeasedStore
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.listed_agents import ListedAgents
@@ -52,6 +53,8 @@ CODEX = AgentEntry(
 )
 STATUS = {"state": "ready", "why": "the prompt is visible", "since": "2026-01-15T10:30:00Z", "queue_depth": 2}
 SECRETS = {"current_task": {"message": "secret"}, "sightings": ["the screen"], "working_dir": "/proj"}
+MAX_PAYLOAD = 1024 * 1024
+"""What a server carries by default."""
 MINE, LOCAL = MACHINE_SCOPE + "laptop", LOCAL_SCOPE
 
 
@@ -98,7 +101,11 @@ class World:
 
     async def ask(self, ask: asks.Ask | asks.Command, machine: str = "laptop", *, is_command: bool = False) -> Any:
         """Return the answer; raises the error that answers it."""
-        answer = asks.decode_answer(await self.answers.answer(machine, asks.encode_ask(ask), is_command=is_command))
+        encoded = await self.answers.answer(
+            machine, asks.encode_ask(ask), max_payload=MAX_PAYLOAD, is_command=is_command
+        )
+        assert len(encoded) <= MAX_PAYLOAD
+        answer = asks.decode_answer(encoded)
         if isinstance(answer, asks.AskFailed):
             raise answer.as_error
         return answer
@@ -547,6 +554,75 @@ async def test_a_page_of_large_tasks_is_cut_and_goes_on(tmp_path: Path) -> None:
         assert sorted(found) == sorted([here.mine.id, *(numbered(number) for number in range(3, 7))])
 
 
+async def grown(here: World, task: Task, *, messages: int = 2, metadata: int = 0) -> Task:
+    """The task with long messages, an answer and metadata, larger than an answer may be."""
+    journal = Journal(here.store, ANY_LEASE)
+    for number in range(messages):
+        await journal.record(replace(said("", task.id), message=message(f"{number} " + "x" * 600_000, f"m{number}")))
+    await journal.record(moved(TaskState.WORKING, task.id), handed("answer " + "y" * 600_000, task.id))
+    return await journal.record(noted({"own": "z" * metadata}, task.id))
+
+
+async def test_a_change_of_a_large_task_is_answered_as_done(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await grown(here, here.mine)
+        await grown(here, here.local)
+        here.allow["laptop"] = frozenset({"approve"})
+        answer = asks.AnswerRemoteQuestion(task_id=here.local.id, verdict="allow")
+        body = commands.encode_command(CancelTask(here.local.id, exact=True), Caller())
+
+        answered = task_in(await here.ask(answer))
+        canceled = task_in(await here.ask(asks.CancelRemoteTask(task_id=here.mine.id, exact=True)))
+        done = await here.ask(asks.RunCommand(body=body, target="codex"), is_command=True)
+
+        assert (answered.id, answered.state) == (here.local.id, TaskState.WORKING)
+        assert (canceled.id, canceled.state) == (here.mine.id, TaskState.CANCELED)
+        assert commands.decode_result(done.body).task_id == here.local.id
+
+
+async def test_a_large_task_is_read_with_the_beginnings_of_its_texts(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        whole = await grown(here, here.mine, messages=40)
+
+        read = task_in(await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True)))
+
+        assert (read.id, read.state, read.version) == (whole.id, whole.state, whole.version)
+        assert read.message == whole.message
+        assert [one.text[:2] for one in read.history[1:]] == [str(number) for number in range(32, 40)]
+        assert read.artifacts[0].text.startswith("answer yyy")
+        texts = [*(one.text for one in read.history[1:]), *(one.text for one in read.artifacts)]
+        assert all(text.endswith(f"… ({LEFT_OUT})") for text in texts)
+
+
+async def test_a_task_that_fits_is_read_whole(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        large = replace(said("", here.mine.id), message=message("x" * 900_000))
+        whole = await Journal(here.store, ANY_LEASE).record(large)
+
+        assert task_in(await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True))) == whole
+
+
+async def test_a_list_shows_a_large_task_too(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await grown(here, here.mine)
+
+        page = await here.ask(asks.ReadTasks(target="codex"))
+
+        assert [task_of_text(text).id for text in page.tasks] == [here.mine.id]
+
+
+async def test_a_change_whose_answer_cannot_be_sent_is_not_told_as_refused(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await grown(here, here.mine, metadata=MAX_PAYLOAD)
+
+        with pytest.raises(OutcomeUnknown, match="it was done"):
+            await here.ask(asks.CancelRemoteTask(task_id=here.mine.id, exact=True))
+
+        assert (await here.store.load(here.mine.id)).state is TaskState.CANCELED
+        with pytest.raises(InvalidRequest):
+            await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True))
+
+
 async def test_one_machine_cannot_keep_this_one_busy(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         engine = MemoryEngine()
@@ -572,7 +648,7 @@ async def test_one_machine_cannot_keep_this_one_busy(tmp_path: Path) -> None:
 
 async def test_an_unreadable_request_is_answered(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        answer = asks.decode_answer(await here.answers.answer("laptop", b"\xc1"))
+        answer = asks.decode_answer(await here.answers.answer("laptop", b"\xc1", max_payload=MAX_PAYLOAD))
 
         assert isinstance(answer, asks.AskFailed)
 
@@ -600,8 +676,10 @@ async def test_a_log_is_given_only_on_the_subject_of_gateways(
     request_: RangeRequest | PieceRequest, tmp_path: Path
 ) -> None:
     async with world(tmp_path) as here:
-        refused = asks.decode_answer(await here.answers.answer("laptop", encode_log(request_)))
-        given = decode_log(await here.answers.answer("gate", encode_log(request_), is_command=True))
+        refused = asks.decode_answer(await here.answers.answer("laptop", encode_log(request_), max_payload=MAX_PAYLOAD))
+        given = decode_log(
+            await here.answers.answer("gate", encode_log(request_), max_payload=MAX_PAYLOAD, is_command=True)
+        )
 
         assert isinstance(refused, asks.AskFailed)
         assert given == RangeAnswer(more=True)
