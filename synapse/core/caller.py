@@ -66,6 +66,8 @@ class Caller:
     """Why the process is not at a person's terminal, if a setting requires one for decisions that only people make."""
     sees_all: bool = False
     """Tasks of every scope are visible, as for an operator's key."""
+    only_from: str = ""
+    """Of the tasks on other machines, only those are visible that this machine sent, its own one; empty: all are."""
     actions: frozenset[str] | None = None
     """The allowed ones of ACTIONS; None allows all."""
     agents: frozenset[str] | None = None

@@ -261,6 +261,11 @@ def unverified(claims: Json) -> dict[str, Any]:
     return {**_own_keys(claims), _VERIFIED: False}
 
 
+def names_sender(metadata: Json) -> bool:
+    """Decides whether a task with this metadata was opened by a machine that has checked its sender, or has not."""
+    return _VERIFIED in metadata
+
+
 def sent_by(user: str) -> Json:
     """Returns the filter for tasks of one caller of a gateway."""
     return {_USER: user}

@@ -167,6 +167,7 @@ class GatewayDirectory:
         capabilities that are switched off. `machine` is the name of this one in its fleet.
         """
         self._sources = sources
+        self.machine = machine
         self._own_suffix = f"@{machine}" if machine else ""
         self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks

@@ -24,8 +24,9 @@ from synapse.auth.policy import hide_store_details, may_use
 from synapse.client.attention import IN_DOUBT
 from synapse.client.overview import ASKS, AWAY, DONE, FAILED, NEEDS_PERSON, Row, in_order, row_of
 from synapse.client.seen import mark_seen, seen_until
+from synapse.core.address import split_machine
 from synapse.core.agent import READY, STARTING, WAITING, WORKING, AgentEntry
-from synapse.core.caller import Caller
+from synapse.core.caller import APPROVE, Caller
 from synapse.core.errors import (
     AgentExited,
     AgentNotFound,
@@ -53,7 +54,7 @@ from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, gateway_name
 from synapse.tasks.feed import Feed, LogFollower
-from synapse.tasks.rules import visible_scope
+from synapse.tasks.rules import may_see, visible_scope
 
 log = logging.getLogger(__name__)
 
@@ -297,7 +298,7 @@ class Overviews:
             if row is None:
                 raise AgentNotFound(agent)
             shown = await self._row_for(row, caller)
-            return AgentOverview(row=shown, status=await self._status_for(status, caller))
+            return AgentOverview(row=shown, status=await self._status_for(agent, status, caller))
 
     async def mark_seen(self, agent: str, until: datetime, caller: Caller) -> None:
         """Records that a person has seen the agent's answers. Raises Forbidden for all others, and AgentNotFound."""
@@ -369,7 +370,7 @@ class Overviews:
     def _is_shown(self, update: Update, caller: Caller) -> bool:
         task = update.task
         is_visible = not task.hidden or isinstance(update.event, TaskHidden)
-        return is_visible and caller.sees(task.scope) and may_use(caller, self._directory.name_of(task))
+        return is_visible and may_see(caller, task) and may_use(caller, self._directory.name_of(task))
 
     async def _overview(self, cursor: int, caller: Caller) -> Overview:
         rows = [row for row in self._follower.rows() if may_use(caller, row["id"])]
@@ -378,7 +379,7 @@ class Overviews:
 
     async def _row_for(self, row: Row, caller: Caller) -> Row:
         """Returns the row without what is about tasks that the caller may not see."""
-        if _sees_all_of_agents(caller):
+        if _sees_all_of(row["id"], caller):
             return row
         task = row["task"]
         named = {need["task_id"] or "" for need in row["needs"]} | {one["task_id"] for one in row["owes"]}
@@ -386,8 +387,8 @@ class Overviews:
         waiting = TaskQuery(inbox=self._inbox_of(row["id"]), scope=caller.scope, states=_WAITING, limit=1)
         return limited_row(row, visible, (await self._store.list(waiting)).total)
 
-    async def _status_for(self, status: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        if _sees_all_of_agents(caller) or not status:
+    async def _status_for(self, agent: str, status: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if _sees_all_of(agent, caller) or not status:
             return status
         current, finished = object_in(status, "current_task"), objects_in(status, "finished")
         ids = {str(task.get("id", "")) for task in (current, *finished)}
@@ -403,7 +404,7 @@ class Overviews:
         visible: set[str] = set()
         for task_id in filter(None, task_ids):
             with suppress(TaskNotFound):
-                if caller.sees((await self._store.load(TaskId(task_id))).scope):
+                if may_see(caller, await self._store.load(TaskId(task_id))):
                     visible.add(task_id)
         return visible
 
@@ -417,8 +418,14 @@ _PUBLIC_STATUS: Final = frozenset({"state", "since", "agent_id", "agent_type", "
 """The fields of a host's status that say nothing about tasks or this machine."""
 
 
-def _sees_all_of_agents(caller: Caller) -> bool:
-    """Decides whether all of a host's status is for the caller: any process of this user can ask the host itself."""
+def _sees_all_of(agent: str, caller: Caller) -> bool:
+    """Decides whether all of the status of an agent's host is for the caller.
+
+    Any process of this user can ask a host on this machine itself. Another machine tells the gateway what it tells
+    people, who may decide; its link would not tell agents here.
+    """
+    if split_machine(agent)[1]:
+        return caller.may_decide or bool(caller.session_id) or (caller.sees_all and caller.is_granted(APPROVE))
     return not visible_scope(caller) or caller.is_own_user
 
 

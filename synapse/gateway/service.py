@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar, cast
 
 from synapse.auth.policy import check_access, hide_store_details, may_use
-from synapse.core.caller import Caller
+from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, TooManyStreams, UnsupportedOperation
 from synapse.core.extension import check_named
 from synapse.core.message import Json, Message
@@ -49,11 +50,12 @@ from synapse.core.requests import (
     check_capable,
 )
 from synapse.core.service import Handler, method_for
+from synapse.core.store import TaskPage
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.overview import Overviews
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.quota import KeyQuotas, message_in
-from synapse.tasks.rules import unsupported
+from synapse.tasks.rules import may_see, unsupported
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -109,6 +111,7 @@ class GatewayService:
     async def handle(self, request: Request[R], caller: Caller) -> R:
         """Runs `request` on behalf of `caller`. Raises a SynapseError."""
         request = self._directory.with_own_name(request)
+        caller = limited_to_own(caller, self._directory.machine)
         check_access(request, caller)
         with hide_store_details():
             await self._directory.refresh()
@@ -116,7 +119,8 @@ class GatewayService:
             method = method_for(self, request) or method_for(self._tasks, request)
             if method is None:
                 raise unsupported("a gateway", request)
-            return await method(request, caller)
+            done = await method(request, caller)
+        return cast("R", _visible(done, caller)) if isinstance(done, TaskPage) else done
 
     def for_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
         """Runs a request about the tasks of one agent. May raise at once or when awaited."""
@@ -214,6 +218,23 @@ class GatewayService:
 
     async def _listed(self, agent: GatewayAgent) -> ListedAgent:
         return self._describe(agent, await agent.state())
+
+
+def limited_to_own(caller: Caller, machine: str) -> Caller:
+    """Returns the caller. A process of the gateway's user that is no person's sees only own tasks on other machines.
+
+    The link of `machine`, the gateway's, gives it no more: another machine tells people what it does not tell agents.
+    """
+    is_process = caller.scope == LOCAL_SCOPE and not caller.name and not caller.sees_all
+    return replace(caller, only_from=machine) if machine and is_process and not caller.may_decide else caller
+
+
+def _visible(page: TaskPage, caller: Caller) -> TaskPage:
+    """Returns the page without the tasks on other machines that the caller may not see: a short one has a next one."""
+    if not caller.only_from:
+        return page
+    tasks = tuple(task for task in page.tasks if may_see(caller, task))
+    return TaskPage(tasks, page.next_cursor, len(tasks), is_counted=False)
 
 
 class StreamLimit:

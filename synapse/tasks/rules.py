@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from synapse.core.caller import APPROVE, Caller
+from synapse.core.address import split_inbox, split_machine
+from synapse.core.caller import APPROVE, GATEWAY_SCOPE, MACHINE_SCOPE, Caller
 from synapse.core.errors import (
     InvalidRequest,
     MessageIdReused,
@@ -21,7 +22,7 @@ from synapse.core.message import Message
 from synapse.core.requests import GetMessage, ListTasks, Request, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.task_metadata import sent_by
+from synapse.core.task_metadata import names_sender, sent_by
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
 
@@ -53,6 +54,23 @@ def visible_scope(caller: Caller) -> str:
     return "" if caller.sees_all else caller.scope
 
 
+def may_see(caller: Caller, task: Task) -> bool:
+    """Decides whether a task is visible to the caller; an invisible one looks missing."""
+    if not caller.sees(task.scope):
+        return False
+    return not caller.only_from or not split_inbox(task.inbox)[1] or _was_sent_from(task, caller.only_from)
+
+
+def _was_sent_from(task: Task, machine: str) -> bool:
+    """Decides whether `machine` has sent the message that opened a task on another machine."""
+    if not names_sender(task.metadata):
+        return True  # its machine has not told of it yet: only the gateway that has sent the message knows it
+    sender_machine = split_machine(task.sender.sender_id)[1]
+    # While the outbox here keeps the message of a gateway's caller, its sender is none of another machine.
+    is_kept = not sender_machine and GATEWAY_SCOPE in task.metadata
+    return is_kept or sender_machine == machine or task.scope == MACHINE_SCOPE + machine
+
+
 def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
     """Returns the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
     return TaskQuery(
@@ -72,7 +90,7 @@ def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
 
 def require_visible(task: Task, caller: Caller, wanted: str) -> Task:
     """Returns the task. Raises TaskNotFound(wanted) when it is deleted or not visible to the caller."""
-    if task.hidden or not caller.sees(task.scope):
+    if task.hidden or not may_see(caller, task):
         raise TaskNotFound(wanted)
     return task
 

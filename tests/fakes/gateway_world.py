@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from synapse.core.address import split_inbox
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus, Answered, InputRequested, Submitted, TurnEvent
@@ -37,6 +38,7 @@ from synapse.core.requests import (
 )
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.dialects.proto_json import to_json
+from synapse.dialects.synapse.commands import decode_caller, encode_caller
 from synapse.dialects.synapse.encode import status_object
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.overview import OverviewFollower, Overviews
@@ -55,6 +57,9 @@ PING_SECONDS = 0.2
 ADA = AgentEntry("synapse-codex-8120", "codex", name="ada", inbox="ada")
 BOB = AgentEntry("synapse-codex-8121", "codex", inbox="codex@/proj")
 BOB_NAME = "synapse-codex-8121"
+CARL = AgentEntry("synapse-codex-8130@box2", "codex", name="carl@box2", inbox="box2!carl")
+HUB = "hub"
+"""The gateway's own machine, where it is one of a fleet."""
 LAPTOP = Caller(scope="key:laptop", name="laptop")
 PHONE = Caller(scope="key:phone", name="phone")
 OPERATOR = Caller(scope="key:operator", sees_all=True)
@@ -102,7 +107,13 @@ class World:
     """Some desks as hosts, and a gateway over the same store."""
 
     def __init__(
-        self, key_bytes: int = 0, *, home: Path = Path("no-home"), feed_buffer: int = 1024, **desks: AgentHarness
+        self,
+        key_bytes: int = 0,
+        *,
+        home: Path = Path("no-home"),
+        feed_buffer: int = 1024,
+        machine: str = "",
+        **desks: AgentHarness,
     ) -> None:
         self.desks = desks
         self.clock = FakeClock()
@@ -123,7 +134,7 @@ class World:
         self.told: dict[str, Extensions] = {}
         """What is told about agents at the gateway."""
         self.registration, self.stopped = FakeRegistration(), FakeStopped(self.store)
-        self.directory = GatewayDirectory(self, extensions=self.told)
+        self.directory = GatewayDirectory(self, extensions=self.told, machine=machine)
         journal = Journal(self.store)
         tail = LogFollower(self.store, journal, gather_seconds=0.001)
         feed = Feed(journal, self.store, source=tail, buffer=feed_buffer)
@@ -157,6 +168,9 @@ class World:
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         name = next(name for name, entry in self.entries.items() if entry is agent)
+        if split_inbox(agent.inbox)[1]:
+            # As its machine's link has it: from the subject.
+            caller = replace(decode_caller(encode_caller(caller)), machine=HUB)
         done = await self.desks[name].service.on_behalf_of(OnBehalfOf(caller, request), Caller(via_socket=True))
         return replace(done, direct=name in self._direct)
 
@@ -206,6 +220,17 @@ def listed(agent: GatewayAgent, state: str) -> ListedAgent:
 
 def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessage:
     return SendMessage(message=say(text, message_id), dialect="a2a_v1", exact=True, **more)
+
+
+@asynccontextmanager
+async def fleet_world(driver: FakeDriver | None = None) -> AsyncGenerator[World]:
+    """Ada is here, and Carl on the machine box2."""
+    store = MemoryStore()
+    ada, carl = AgentHarness(store=store, me=ADA), AgentHarness(driver, store, me=CARL)
+    async with working(ada), working(carl):
+        here = World(machine=HUB, ada=ada, carl=carl)
+        here.entries = {"ada": ADA, "carl": CARL}
+        yield here
 
 
 @asynccontextmanager

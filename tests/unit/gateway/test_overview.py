@@ -43,7 +43,17 @@ from synapse.core.waiting import pause
 from synapse.gateway import overview, tasks
 from synapse.gateway.overview import AWAY_SECONDS, limited_row
 from tests.fakes.driver import FakeDriver
-from tests.fakes.gateway_world import ADA, BOB_NAME, BOUND, LAPTOP, OPERATOR, PHONE, World, world
+from tests.fakes.gateway_world import (
+    ADA,
+    BOB_NAME,
+    BOUND,
+    LAPTOP,
+    OPERATOR,
+    PHONE,
+    World,
+    fleet_world,
+    world,
+)
 from tests.fakes.harness import AgentHarness, working
 from tests.fakes.memory_store import MemoryStore
 
@@ -359,6 +369,54 @@ async def test_a_caller_with_a_scope_of_its_own_sees_nothing_of_other_tasks() ->
         }
         (mine,) = (row for row in own.rows if row["id"] == "ada")
         assert mine["task"]["text"] == secret
+
+
+AGENT_HERE = Caller(via_socket=True, agent_id=ADA.agent_id)
+PERSON_HERE = Caller(via_socket=True)
+
+
+@pytest.mark.parametrize("caller", [AGENT_HERE, Caller(via_socket=True, doubt="it has exited"), Caller(is_owner=True)])
+async def test_a_process_that_is_no_persons_sees_nothing_of_what_another_machine_asks_people(caller: Caller) -> None:
+    driver = FakeDriver(lambda _: [Typing(), DeliveryUncertain("which?"), Failed("never", "reached")])
+    driver.holds_before = Failed
+    driver.go_on.clear()
+    async with fleet_world(driver) as here:
+        await here.desks["carl"].send("the secret plan", caller=PERSON_HERE)
+        async with viewing(here, PERSON_HERE) as viewer:
+            await viewer.until(lambda: viewer.state("carl@box2") == "in_doubt")
+            told = await here.ask(GetOverview(), caller)
+            agent = await here.ask(GetAgentOverview("carl@box2"), caller)
+            async with viewing(here, caller, after=0) as resumed:
+                await resumed.until(lambda: any(isinstance(one, StreamAlive) for one in resumed.got))
+            whole = await here.ask(GetAgentOverview("carl@box2"), PERSON_HERE)
+
+        assert "secret" in repr(whole)
+        assert "which?" in repr(whole)
+        for shown in (told, agent, resumed.got):
+            assert "secret" not in repr(shown)
+            assert "which?" not in repr(shown)
+        assert "question" not in agent.status
+
+
+@pytest.mark.parametrize(
+    ("caller", "sees"),
+    [
+        (PERSON_HERE, True),
+        (replace(SESSION, actions=frozenset({READ})), True),
+        (replace(OPERATOR, actions=frozenset({READ, "approve"})), True),
+        (OPERATOR, False),
+        (AGENT_HERE, False),
+        (Caller(is_owner=True), False),
+    ],
+    ids=["person", "session", "operator who approves", "operator", "agent", "owner"],
+)
+async def test_the_whole_status_of_another_machine_is_for_those_who_decide(caller: Caller, sees: bool) -> None:
+    async with fleet_world() as here:
+        far = await here.ask(GetAgentOverview("carl@box2"), caller)
+        near = await here.ask(GetAgentOverview("ada"), caller)
+
+        assert ("why" in far.status) is sees
+        assert "why" in near.status
 
 
 async def test_an_answer_to_another_caller_needs_nobody_here() -> None:

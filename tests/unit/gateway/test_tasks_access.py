@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from synapse.core.requests import (
     DeleteTask,
     FollowTask,
     ForAgent,
+    GetMessage,
     GetTask,
+    GetTimeline,
     ListAgents,
     ListPushConfigs,
     ListTasks,
@@ -28,10 +31,12 @@ from synapse.core.store import TaskPage
 from synapse.core.task import SHORT_ID_LENGTH, TaskState
 from synapse.gateway import tasks
 from tests.fakes.gateway_world import (
+    ADA,
     BOB_NAME,
     LAPTOP,
     OPERATOR,
     PHONE,
+    fleet_world,
     message,
     questions,
     world,
@@ -203,3 +208,37 @@ async def test_a_host_speaks_for_others_only_to_a_person_on_its_socket() -> None
                 await harness.service.handle(request, caller)
         with pytest.raises(UnsupportedOperation):
             await harness.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))
+
+
+AGENT_HERE = Caller(via_socket=True, agent_id=ADA.agent_id)
+
+
+@pytest.mark.parametrize("caller", [AGENT_HERE, Caller(via_socket=True, doubt="it has exited"), Caller(is_owner=True)])
+async def test_a_process_that_is_no_persons_finds_only_own_tasks_on_other_machines(caller: Caller) -> None:
+    async with fleet_world() as here:
+        theirs = await here.desks["carl"].finished(await here.desks["carl"].send("secret", caller=Caller()))
+        relayed = Caller(scope="machine:hub", machine="hub", remote_sender=ADA.agent_id)
+        by_link = await here.desks["carl"].send("of hub's link", caller=relayed)
+        own = await here.sent("mine", caller, "carl@box2")
+        local = await here.sent("near", Caller(), "ada")
+        requests: list[Request[Any]] = [
+            GetTask(theirs.id),
+            GetTask(theirs.short_id),
+            GetMessage(theirs.message.message_id),
+            CancelTask(task_id=theirs.id),
+            DeleteTask(task_id=theirs.id),
+            ChangeTask(task_id=theirs.id, metadata={"a": 1}),
+            SubscribeTask(task_id=theirs.id),
+            GetTimeline(task_id=theirs.id),
+            ForAgent("carl@box2", message("more", task_id=theirs.id)),
+        ]
+        for request in requests:
+            with pytest.raises(TaskNotFound):
+                await here.ask(request, caller)
+        page = await here.ask(ListTasks(), caller)
+        of_carl = await here.ask(ForAgent("carl@box2", ListTasks()), caller)
+
+        assert {task.id for task in page.tasks} == {by_link.id, own.id, local.id}
+        assert {task.id for task in of_carl.tasks} == {by_link.id, own.id}
+        assert (await here.ask(GetTask(own.id), caller)).id == own.id
+        assert theirs.id in {task.id for task in (await here.ask(ListTasks(), Caller(via_socket=True))).tasks}

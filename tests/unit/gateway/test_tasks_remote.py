@@ -503,6 +503,29 @@ async def test_a_message_of_this_machine_in_the_outbox_is_not_of_a_key(world: Wo
     assert (await world.tasks.get(GetTask(numbered(1)), Caller())).scope == "machine:gate"
 
 
+OWN_PROCESS = Caller(only_from="gate")
+"""A process on the gateway's machine that is no person's."""
+
+
+async def test_a_process_finds_its_message_before_the_other_machine_tells_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.gateway.tasks.REPLICA_SECONDS", 0.0)
+
+    task = await world.tasks.of(AGENT).send(say("m-1"), OWN_PROCESS)
+
+    assert (await world.tasks.get(GetTask(task.id), OWN_PROCESS)).id == task.id
+
+
+async def test_a_process_finds_its_message_in_the_outbox(world: World) -> None:
+    await world.leave()
+    waiting = in_outbox(scope="local")
+    sender = {"sender": {"sender_id": "key.local"}, "sender_verified": True}
+    world.agents.kept = replace(waiting, metadata={**waiting.metadata, **sender})
+
+    assert (await world.tasks.get(GetTask(numbered(1)), OWN_PROCESS)).id == numbered(1)
+
+
 async def test_a_message_that_was_taken_back_is_its_callers_after_a_restart_of_the_gateway(
     world: World, tmp_path: Path
 ) -> None:
