@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from synapse.auth.mirror import Mirrored, MirrorFile, Revocations, is_in_fleet
-from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
+from synapse.auth.record_file import (
+    ID_LENGTH,
+    RecordFile,
+    Records,
+    UseMarks,
+    digest_of,
+    has_digest,
+    moment_in,
+    text_in,
+    texts_in,
+)
 from synapse.core.caller import ACTIONS, Caller, for_good
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken
 from synapse.core.types import Clock
@@ -276,8 +286,8 @@ def _decode(row: Mapping[str, Any]) -> ApiKey:
         key_id=text_in(row["id"]),
         name=checked_name(text_in(row["name"])),
         digest=text_in(row["sha256"]),
-        created_at=datetime.fromisoformat(row["created"]),
-        expires_at=None if row["expires"] is None else datetime.fromisoformat(row["expires"]),
+        created_at=moment_in(row["created"]),
+        expires_at=None if row["expires"] is None else moment_in(row["expires"]),
         actions=None if row["actions"] is None else checked_actions(texts_in(row["actions"])),
         agents=None if row["agents"] is None else frozenset(texts_in(row["agents"])),
         scope=text_in(row["scope"]),

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from synapse.auth.record_file import RecordFile, Records, text_in
+from synapse.auth.record_file import RecordFile, Records, moment_in, text_in
 from synapse.config.fleet import fleet_folder
 from synapse.config.private_files import make_private
 from synapse.core.errors import StoreCorrupt, StoreFailed
@@ -151,6 +151,7 @@ def _mirrored(records: Records[R]) -> Records[Mirrored[R]]:
         id_of=lambda one: records.id_of(one.record),
         what=records.what,
         hint="remove it; the link writes it again",
+        skips_invalid=True,
     )
 
 
@@ -159,7 +160,7 @@ def _encode(revocation: Revocation) -> dict[str, Any]:
 
 
 def _decode(row: Mapping[str, Any]) -> Revocation:
-    return Revocation(record_id=text_in(row["id"]), at=datetime.fromisoformat(text_in(row["at"])))
+    return Revocation(record_id=text_in(row["id"]), at=moment_in(row["at"]))
 
 
 REVOCATIONS: Final = Records(
@@ -169,4 +170,5 @@ REVOCATIONS: Final = Records(
     id_of=lambda revocation: revocation.record_id,
     what="revoked credentials",
     hint="restore it from a copy: without it, revoked credentials of other machines could be valid again",
+    skips_invalid=True,
 )

@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -30,8 +31,12 @@ from synapse.config.private_files import make_folders, make_private
 from synapse.core.errors import InvalidRequest, StoreCorrupt, StoreFailed
 from synapse.core.types import Clock
 
+log = logging.getLogger(__name__)
+
 R = TypeVar("R")
 
+INVALID_RECORD: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, InvalidRequest)
+"""What `Records.decode` raises for an invalid record."""
 ID_LENGTH: Final = 12
 USE_SECONDS: Final = 30.0
 """The last use of a credential is written at most this often."""
@@ -50,7 +55,7 @@ def has_digest(text: str, digest: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records(Generic[R]):
-    """How one kind of records is written. `decode` raises ValueError, TypeError, KeyError or InvalidRequest."""
+    """How one kind of records is written. `decode` raises INVALID_RECORD."""
 
     list_name: str
     """The key of the list in the file."""
@@ -61,6 +66,8 @@ class Records(Generic[R]):
     """The kind in words, as in "a file of API keys"."""
     hint: str
     """What to do about a file that is not one."""
+    skips_invalid: bool = False
+    """Whether an invalid record is skipped, because other machines have written it; else the file is not valid."""
 
 
 class RecordFile(Generic[R]):
@@ -122,12 +129,22 @@ class RecordFile(Generic[R]):
         try:
             document: Any = json.loads(content)
             if document["version"] != _VERSION:
-                raise ValueError("it was written by another version")  # noqa: TRY301 - one error for any invalid file
-            return [self._records.decode(row) for row in document[self._records.list_name]]
-        except (ValueError, TypeError, KeyError, RecursionError, InvalidRequest) as error:
+                raise ValueError("it was written by another version")
+            rows: list[Any] = document[self._records.list_name]
+            if self._records.skips_invalid:
+                return list(self._valid(rows))
+            return [self._records.decode(row) for row in rows]
+        except INVALID_RECORD as error:
             raise StoreCorrupt(
                 f"{self._path} is not a file of {self._records.what}", hint=self._records.hint
             ) from error
+
+    def _valid(self, rows: list[Any]) -> Generator[R]:
+        for row in rows:
+            try:
+                yield self._records.decode(row)
+            except INVALID_RECORD as error:
+                log.warning("record_not_understood", extra={"file": self._path.name, "error": str(error)})
 
 
 class UseMarks:
@@ -182,6 +199,15 @@ def text_in(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
     return value
+
+
+def moment_in(value: object) -> datetime:
+    """Returns a value of a record that must be a time with its time zone. Raises ValueError, TypeError."""
+    moment = datetime.fromisoformat(text_in(value))
+    if moment.tzinfo is None:
+        # Comparing it with a time that has one raises.
+        raise ValueError("a time without time zone")
+    return moment
 
 
 def texts_in(value: object) -> list[str]:

@@ -30,7 +30,17 @@ from typing import Any, Final, NamedTuple
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdict
 from synapse.auth.mirror import MirrorFile, Revocations, is_in_fleet
-from synapse.auth.record_file import ID_LENGTH, RecordFile, Records, UseMarks, digest_of, has_digest, text_in, texts_in
+from synapse.auth.record_file import (
+    ID_LENGTH,
+    RecordFile,
+    Records,
+    UseMarks,
+    digest_of,
+    has_digest,
+    moment_in,
+    text_in,
+    texts_in,
+)
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, SESSION_NAME, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed
 from synapse.core.override import override
@@ -296,15 +306,18 @@ def _encode(session: Session) -> dict[str, Any]:
 
 
 def _decode(row: Mapping[str, Any]) -> Session:
-    return Session(
+    session = Session(
         session_id=text_in(row["id"]),
         digest=text_in(row["sha256"]),
         token_digest=text_in(row["token_sha256"]),
-        created_at=datetime.fromisoformat(row["created"]),
-        idle=timedelta(seconds=row["idle_seconds"]),
+        created_at=moment_in(row["created"]),
+        idle=min(timedelta(seconds=row["idle_seconds"]), LONGEST),
         # A session never has more rights than a new one could get, whatever the file says.
         actions=checked_actions(texts_in(row["actions"])) & frozenset(SESSION_ACTIONS),
     )
+    # Raises OverflowError if it ends after the year 9999.
+    session.ends_at(None)
+    return session
 
 
 SESSIONS: Final = Records(

@@ -20,9 +20,9 @@ from typing import Any, Final, cast
 
 from synapse.auth.api_keys import KEYS, KEYS_FILE, ApiKey, KeyFile
 from synapse.auth.mirror import REVOCATIONS, Mirrored, MirrorFile, Revocation, Revocations, mark_fresh
-from synapse.auth.record_file import RecordFile, Records, texts_in
+from synapse.auth.record_file import INVALID_RECORD, RecordFile, Records, texts_in
 from synapse.auth.sessions import SESSIONS, SESSIONS_FILE, Session, SessionFile
-from synapse.core.errors import InvalidRequest, StoreFailed
+from synapse.core.errors import StoreFailed
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
 from synapse.fleet import names
@@ -145,7 +145,7 @@ class KeyMirror:
                     sessions.append(Mirrored(machine, SESSIONS.decode(fields)))
                 elif record.startswith(REVOKED):
                     revoked.append(REVOCATIONS.decode(fields))
-            except (ValueError, TypeError, KeyError, InvalidRequest) as error:
+            except INVALID_RECORD as error:
                 log.info("credential_not_understood", extra={"key": key, "error": str(error)})
         # Revocations first: a credential must not count for a moment because its revocation comes later.
         Revocations(self._home).add_mirrored(revoked, self._clock.now() - KEEP_REVOCATIONS)
@@ -186,7 +186,7 @@ def take_over_revocation(home: Path, key: str, value: bytes) -> None:
         return
     try:
         revocation = REVOCATIONS.decode(fields)
-    except (ValueError, TypeError, KeyError, InvalidRequest) as error:
+    except INVALID_RECORD as error:
         log.info("credential_not_understood", extra={"key": key, "error": str(error)})
         return
     Revocations(home).take_over(revocation)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import pytest
 
 from synapse.auth.api_keys import KEYS, Grant, KeyFile
 from synapse.auth.mirror import FRESH, Revocations, mirror_folder
-from synapse.config.fleet import FleetConfig, save_fleet
+from synapse.auth.sessions import SESSIONS, SessionFile
+from synapse.config.fleet import FleetConfig, fleet_folder, save_fleet
 from synapse.config.process import SystemClock
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import NoReply, NotAllowed
 from synapse.link import key_mirror
-from synapse.link.key_mirror import KeyMirror
+from synapse.link.key_mirror import KeyMirror, take_over_revocation
 from tests.fakes.memory_engine import MemoryBus, MemoryEngine
 
 CLOCK = SystemClock()
@@ -60,6 +62,73 @@ async def test_a_key_that_is_none_does_not_keep_the_others_from_being_mirrored(t
         await until(lambda: KeyFile(tmp_path / "gate", CLOCK).find(key.key_id))
 
         assert KeyFile(tmp_path / "gate", CLOCK).find("bad") is None
+
+
+NAIVE = "2026-11-19T02:00:00"
+"""A time without time zone, which cannot be compared with one that has a time zone."""
+
+
+@pytest.mark.parametrize(
+    ("entry", "fields"),
+    [
+        ("r-00000000000e", {"id": "00000000000e", "at": NAIVE}),
+        ("k-00000000000e", {"created": NAIVE}),
+        ("k-00000000000e", {"expires": NAIVE}),
+        ("s-00000000000e", {"created": NAIVE}),
+        ("s-00000000000e", {"created": "9999-12-31T00:00:00+00:00"}),
+        ("s-00000000000e", {"idle_seconds": 1e300}),
+        ("s-00000000000e", {"idle_seconds": -1e300}),
+    ],
+)
+async def test_one_invalid_entry_does_not_keep_others_from_being_used_or_revoked(
+    tmp_path: Path, entry: str, fields: Any
+) -> None:
+    other, gate = tmp_path / "other", tmp_path / "gate"
+    save_fleet(gate, FleetConfig(fleet="f", machine="gate", servers=()))
+    key, _ = KeyFile(other, CLOCK).create("laptop", Grant())
+    session = SessionFile(other, CLOCK).create(frozenset({"read"}), timedelta(hours=1)).session
+    stolen, _ = KeyFile(gate, CLOCK).create("stolen", Grant())
+    kinds = {"k": KEYS.encode(key), "s": SESSIONS.encode(session), "r": {}}
+    engine = MemoryEngine()
+    engine.buckets[names.KEYS] = {
+        f"box9.{entry}": json.dumps({**kinds[entry[0]], "id": "00000000000e", **fields}).encode(),
+        f"box2.k-{key.key_id}": json.dumps(KEYS.encode(key)).encode(),
+        f"box2.s-{session.session_id}": json.dumps(SESSIONS.encode(session)).encode(),
+        f"box2.r-{stolen.key_id}": json.dumps({"id": stolen.key_id, "at": CLOCK.now().isoformat()}).encode(),
+    }
+
+    async with mirroring(gate, engine.bus("gate")):
+        await until(lambda: not KeyFile(gate, CLOCK).all())
+
+        assert KeyFile(gate, CLOCK).find(stolen.key_id) is None
+        assert [one.record.key_id for one in KeyFile(gate, CLOCK).mirrored()] == [key.key_id]
+        assert SessionFile(gate, CLOCK).find(session.session_id)
+        assert SessionFile(gate, CLOCK).find("00000000000e") is None
+        assert not Revocations(gate).has("00000000000e")
+
+
+@pytest.mark.parametrize("name", ["mirror/revoked.json", "revoked.json"])
+def test_an_invalid_revocation_that_is_on_the_disk_is_skipped(tmp_path: Path, name: str) -> None:
+    revocations = Revocations(tmp_path)
+    revocations.add("00000000000a", CLOCK)
+    revocations.add_mirrored([*revocations.own.current().values()], CLOCK.now() - timedelta(days=1))
+    path = fleet_folder(tmp_path) / name
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["revoked"].insert(0, {"id": "00000000000e", "at": NAIVE})
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+    revocations.add("00000000000b", CLOCK)
+    revocations.add_mirrored([], CLOCK.now() - timedelta(days=1))
+
+    assert [revocations.has(f"00000000000{one}") for one in "abe"] == [True, True, False]
+
+
+def test_an_invalid_revocation_of_a_machine_that_is_removed_is_not_kept(tmp_path: Path) -> None:
+    for name, at in (("a", CLOCK.now().isoformat()), ("e", NAIVE)):
+        key_id = f"00000000000{name}"
+        take_over_revocation(tmp_path, f"box2.r-{key_id}", json.dumps({"id": key_id, "at": at}).encode())
+
+    assert list(Revocations(tmp_path).own.current()) == ["00000000000a"]
 
 
 async def test_a_revocation_that_is_published_no_more_still_counts(tmp_path: Path) -> None:
