@@ -55,6 +55,9 @@ class RevokedWebhooks:
                 await self.check()
             except SynapseError as error:
                 log.warning("revocations_not_carried_out", extra={"error": error.code})
+            except Exception:
+                # The gateway depends on this task, and a defect here must not end it.
+                log.exception("revocations_not_carried_out")
             await pause(LOOK_SECONDS)
 
     async def check(self) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from synapse.auth.mirror import Revocations
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.override import override
 from synapse.core.push import PushConfig
 from synapse.core.requests import CommandResult, DeletePushConfig, HostCommand, ListPushConfigs
 from synapse.core.task import Task
+from synapse.core.waiting import pause
+from synapse.gateway import revoked
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.revoked import RETRY_SECONDS, RevokedWebhooks
 from synapse.gateway.tasks import GatewayFleet
@@ -97,5 +103,44 @@ async def test_a_task_that_the_replica_gets_later_loses_its_webhook_too(tmp_path
     assert [(type(one), getattr(one, "task_id", "")) for one in hosts.commands] == [
         (kind, numbered(task)) for task in (1, 2) for kind in (ListPushConfigs, DeletePushConfig)
     ]
+    await box2.store.close()
+    await store.close()
+
+
+class DefectiveDirectory(FakeDirectory):
+    """Fails at the first task that it is asked about."""
+
+    asked = 0
+
+    @override
+    def owner(self, task: Task) -> GatewayAgent | None:
+        self.asked += 1
+        if self.asked == 1:
+            raise TypeError("a defect")
+        return super().owner(task)
+
+
+async def test_a_defect_does_not_end_the_gateway_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revoked, "LOOK_SECONDS", 0.01)
+    clock, hosts = FakeClock(), FakeHosts()
+    store, box2 = await LeasedFleetStore.open(tmp_path), await ShippedMachine.open("box2", tmp_path)
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as file:
+        await box2.keep(opened(numbered(1), inbox="codex"))
+        take_all(file, box2.batches())
+    fleet = GatewayFleet(cast("Any", None), store, clock, str)
+    Revocations(tmp_path).add("k1", clock)
+
+    running = asyncio.create_task(
+        RevokedWebhooks(tmp_path, cast("GatewayDirectory", DefectiveDirectory(hosts)), fleet).run()
+    )
+    async with asyncio.timeout(20):
+        while not hosts.commands and not running.done():
+            await pause(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert hosts.commands[0] == ListPushConfigs(task_id=numbered(1))
     await box2.store.close()
     await store.close()
