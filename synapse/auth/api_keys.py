@@ -26,6 +26,7 @@ from synapse.auth.record_file import (
     UseMarks,
     digest_of,
     has_digest,
+    id_in_record,
     moment_in,
     text_in,
     texts_in,
@@ -283,7 +284,7 @@ def _encode(key: ApiKey) -> dict[str, Any]:
 
 def _decode(row: Mapping[str, Any]) -> ApiKey:
     return ApiKey(
-        key_id=text_in(row["id"]),
+        key_id=id_in_record(row["id"]),
         name=checked_name(text_in(row["name"])),
         digest=text_in(row["sha256"]),
         created_at=moment_in(row["created"]),

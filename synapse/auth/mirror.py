@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from synapse.auth.record_file import RecordFile, Records, moment_in, text_in
+from synapse.auth.record_file import RecordFile, Records, id_in_record, moment_in, text_in
 from synapse.config.fleet import fleet_folder
 from synapse.config.private_files import make_private
 from synapse.core.errors import StoreCorrupt, StoreFailed
@@ -160,7 +160,7 @@ def _encode(revocation: Revocation) -> dict[str, Any]:
 
 
 def _decode(row: Mapping[str, Any]) -> Revocation:
-    return Revocation(record_id=text_in(row["id"]), at=moment_in(row["at"]))
+    return Revocation(record_id=id_in_record(row["id"]), at=moment_in(row["at"]))
 
 
 REVOCATIONS: Final = Records(

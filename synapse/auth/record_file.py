@@ -18,6 +18,7 @@ import hmac
 import json
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +42,7 @@ ID_LENGTH: Final = 12
 USE_SECONDS: Final = 30.0
 """The last use of a credential is written at most this often."""
 _VERSION: Final = 1
+_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
 
 def digest_of(text: str) -> str:
@@ -199,6 +201,14 @@ def text_in(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
     return value
+
+
+def id_in_record(value: object) -> str:
+    """Returns the id of a record, which is also the name of a file. Raises ValueError, TypeError."""
+    record_id = text_in(value)
+    if not _ID.fullmatch(record_id):
+        raise ValueError("not the id of a key or session")
+    return record_id
 
 
 def moment_in(value: object) -> datetime:

@@ -37,6 +37,7 @@ from synapse.auth.record_file import (
     UseMarks,
     digest_of,
     has_digest,
+    id_in_record,
     moment_in,
     text_in,
     texts_in,
@@ -307,7 +308,7 @@ def _encode(session: Session) -> dict[str, Any]:
 
 def _decode(row: Mapping[str, Any]) -> Session:
     session = Session(
-        session_id=text_in(row["id"]),
+        session_id=id_in_record(row["id"]),
         digest=text_in(row["sha256"]),
         token_digest=text_in(row["token_sha256"]),
         created_at=moment_in(row["created"]),

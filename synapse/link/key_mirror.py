@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from synapse.auth.api_keys import KEYS, KEYS_FILE, ApiKey, KeyFile
 from synapse.auth.mirror import REVOCATIONS, Mirrored, MirrorFile, Revocation, Revocations, mark_fresh
@@ -45,6 +45,7 @@ REVOKED: Final = "r-"
 HERE: Final = "gateway"
 """The key that every gateway has, so that others find it as one."""
 
+R = TypeVar("R")
 Rows = dict[str, dict[str, Any]]
 
 
@@ -140,11 +141,11 @@ class KeyMirror:
             machine, _, record = key.partition(".")
             try:
                 if record.startswith(KEY):
-                    keys.append(Mirrored(machine, KEYS.decode(_seen_from(self._me, machine, fields))))
+                    keys.append(Mirrored(machine, _decode(KEYS, record, _seen_from(self._me, machine, fields))))
                 elif record.startswith(SESSION):
-                    sessions.append(Mirrored(machine, SESSIONS.decode(fields)))
+                    sessions.append(Mirrored(machine, _decode(SESSIONS, record, fields)))
                 elif record.startswith(REVOKED):
-                    revoked.append(REVOCATIONS.decode(fields))
+                    revoked.append(_decode(REVOCATIONS, record, fields))
             except INVALID_RECORD as error:
                 log.info("credential_not_understood", extra={"key": key, "error": str(error)})
         # Revocations first: a credential must not count for a moment because its revocation comes later.
@@ -181,11 +182,12 @@ class KeyMirror:
 
 def take_over_revocation(home: Path, key: str, value: bytes) -> None:
     """Keeps an entry of a machine that is removed as one of this machine, if it is a revocation. Raises StoreFailed."""
-    fields = _decoded(value) if key.partition(".")[2].startswith(REVOKED) else None
+    record = key.partition(".")[2]
+    fields = _decoded(value) if record.startswith(REVOKED) else None
     if fields is None:
         return
     try:
-        revocation = REVOCATIONS.decode(fields)
+        revocation = _decode(REVOCATIONS, record, fields)
     except INVALID_RECORD as error:
         log.info("credential_not_understood", extra={"key": key, "error": str(error)})
         return
@@ -211,6 +213,14 @@ class _OwnFiles:
             if revocation.at >= since:
                 rows[f"{REVOKED}{key}"] = REVOCATIONS.encode(revocation)
         return rows
+
+
+def _decode(records: Records[R], record: str, fields: Mapping[str, Any]) -> R:
+    """Returns the record of an entry `k-ID`, `s-ID` or `r-ID`. Raises INVALID_RECORD, also if it has another id."""
+    decoded = records.decode(fields)
+    if records.id_of(decoded) != record[len(KEY) :]:
+        raise ValueError("its id is not that of its entry")
+    return decoded
 
 
 def _seen_from(me: str, machine: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,17 +28,18 @@ from tests.fakes.leased_fleet_store import LeasedFleetStore
 from tests.fakes.shipped_log import ShippedMachine, take_all
 
 CODEX = AgentEntry("synapse-codex-8120", "codex", name="codex@box2", inbox="box2!codex")
+KEY = "00000000000a"
 
 
 class FakeHosts:
-    """Hosts whose tasks have one webhook of the key `k1` each."""
+    """Hosts whose tasks have one webhook of the key KEY each."""
 
     def __init__(self) -> None:
         self.commands: list[HostCommand] = []
 
     async def command(self, _agent: AgentEntry, request: HostCommand, _caller: Caller) -> CommandResult:
         self.commands.append(request)
-        hook = PushConfig(id="c-1", url="https://example.com", set_by="k1@gate")
+        hook = PushConfig(id="c-1", url="https://example.com", set_by=f"{KEY}@gate")
         return CommandResult(result=(hook,) if isinstance(request, ListPushConfigs) else None)
 
 
@@ -64,7 +65,7 @@ async def test_a_task_is_asked_once_though_the_agent_of_another_is_absent(tmp_pa
         take_all(file, box2.batches())
     fleet = GatewayFleet(cast("Any", None), store, clock, str)
     webhooks = RevokedWebhooks(tmp_path, cast("GatewayDirectory", directory), fleet)
-    Revocations(tmp_path).add("k1", clock)
+    Revocations(tmp_path).add(KEY, clock)
 
     for _ in range(3):
         await webhooks.check()
@@ -86,7 +87,7 @@ async def test_a_task_that_the_replica_gets_later_loses_its_webhook_too(tmp_path
     store, box2 = await LeasedFleetStore.open(tmp_path), await ShippedMachine.open("box2", tmp_path)
     fleet = GatewayFleet(cast("Any", None), store, clock, str)
     webhooks = RevokedWebhooks(tmp_path, cast("GatewayDirectory", FakeDirectory(hosts)), fleet)
-    for key_id in ("k1", "k2"):
+    for key_id in (KEY, "00000000000b"):
         Revocations(tmp_path).add(key_id, clock)
 
     with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as file:
@@ -130,7 +131,7 @@ async def test_a_defect_does_not_end_the_gateway_and_is_tried_again(
         await box2.keep(opened(numbered(1), inbox="codex"))
         take_all(file, box2.batches())
     fleet = GatewayFleet(cast("Any", None), store, clock, str)
-    Revocations(tmp_path).add("k1", clock)
+    Revocations(tmp_path).add(KEY, clock)
 
     running = asyncio.create_task(
         RevokedWebhooks(tmp_path, cast("GatewayDirectory", DefectiveDirectory(hosts)), fleet).run()

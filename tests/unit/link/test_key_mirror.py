@@ -17,6 +17,7 @@ from synapse.auth.mirror import FRESH, Revocations, mirror_folder
 from synapse.auth.sessions import SESSIONS, SessionFile
 from synapse.config.fleet import FleetConfig, fleet_folder, save_fleet
 from synapse.config.process import SystemClock
+from synapse.core.errors import NotFound
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
@@ -54,14 +55,14 @@ async def test_a_key_that_is_none_does_not_keep_the_others_from_being_mirrored(t
     fields = KEYS.encode(key)
     engine = MemoryEngine()
     engine.buckets[names.KEYS] = {
-        "box9.k-bad": json.dumps({**fields, "id": "bad", "agents": agents}).encode(),
+        "box9.k-00000000000e": json.dumps({**fields, "id": "00000000000e", "agents": agents}).encode(),
         f"box2.k-{key.key_id}": json.dumps(fields).encode(),
     }
 
     async with mirroring(tmp_path / "gate", engine.bus("gate")):
         await until(lambda: KeyFile(tmp_path / "gate", CLOCK).find(key.key_id))
 
-        assert KeyFile(tmp_path / "gate", CLOCK).find("bad") is None
+        assert KeyFile(tmp_path / "gate", CLOCK).find("00000000000e") is None
 
 
 NAIVE = "2026-11-19T02:00:00"
@@ -98,13 +99,66 @@ async def test_one_invalid_entry_does_not_keep_others_from_being_used_or_revoked
     }
 
     async with mirroring(gate, engine.bus("gate")):
-        await until(lambda: not KeyFile(gate, CLOCK).all())
+        await until(lambda: KeyFile(gate, CLOCK).mirrored())
 
-        assert KeyFile(gate, CLOCK).find(stolen.key_id) is None
+        assert KeyFile(gate, CLOCK).all() == ()
         assert [one.record.key_id for one in KeyFile(gate, CLOCK).mirrored()] == [key.key_id]
         assert SessionFile(gate, CLOCK).find(session.session_id)
         assert SessionFile(gate, CLOCK).find("00000000000e") is None
         assert not Revocations(gate).has("00000000000e")
+
+
+@pytest.mark.parametrize(
+    "record_id", ["{victim}", "../keys.json", "../../00000000000f", "00000000000F", "00000000000f\n"]
+)
+@pytest.mark.parametrize("kind", "ksr")
+async def test_the_id_of_a_published_credential_names_no_file(tmp_path: Path, kind: str, record_id: str) -> None:
+    victim = tmp_path / "thesis.txt"
+    victim.write_text("years of work", encoding="utf-8")
+    other, gate = tmp_path / "other", tmp_path / "gate"
+    save_fleet(gate, FleetConfig(fleet="f", machine="gate", servers=()))
+    key, _ = KeyFile(other, CLOCK).create("laptop", Grant())
+    session = SessionFile(other, CLOCK).create(frozenset({"read"}), timedelta(hours=1)).session
+    fields = {"k": KEYS.encode(key), "s": SESSIONS.encode(session), "r": {"at": CLOCK.now().isoformat()}}[kind]
+    wrong = record_id.format(victim=victim)
+    engine = MemoryEngine()
+    engine.buckets[names.KEYS] = {
+        f"box9.{kind}-{wrong}": json.dumps({**fields, "id": wrong}).encode(),
+        f"box2.k-{key.key_id}": json.dumps(KEYS.encode(key)).encode(),
+    }
+
+    async with mirroring(gate, engine.bus("gate")):
+        await until(lambda: KeyFile(gate, CLOCK).find(key.key_id))
+
+        assert [one.machine for one in KeyFile(gate, CLOCK).mirrored()] == ["box2"]
+        assert not Revocations(gate).has(wrong)
+        with pytest.raises(NotFound):
+            SessionFile(gate, CLOCK).revoke(wrong)
+        assert victim.exists()
+
+
+@pytest.mark.parametrize("kind", "ksr")
+async def test_an_entry_with_the_id_of_another_credential_counts_for_nothing(tmp_path: Path, kind: str) -> None:
+    other, gate = tmp_path / "other", tmp_path / "gate"
+    save_fleet(gate, FleetConfig(fleet="f", machine="gate", servers=()))
+    key, _ = KeyFile(other, CLOCK).create("laptop", Grant())
+    session = SessionFile(other, CLOCK).create(frozenset({"read"}), timedelta(hours=1)).session
+    own, _ = KeyFile(gate, CLOCK).create("own", Grant())
+    fields = {"k": KEYS.encode(key), "s": SESSIONS.encode(session), "r": {"at": CLOCK.now().isoformat()}}[kind]
+    engine = MemoryEngine()
+    entry = f"box9.{kind}-00000000000e"
+    engine.buckets[names.KEYS] = {
+        entry: json.dumps({**fields, "id": own.key_id}).encode(),
+        f"box2.k-{key.key_id}": json.dumps(KEYS.encode(key)).encode(),
+    }
+
+    async with mirroring(gate, engine.bus("gate")):
+        await until(lambda: KeyFile(gate, CLOCK).find(key.key_id))
+        take_over_revocation(gate, entry, engine.buckets[names.KEYS][entry])
+
+        assert [one.machine for one in KeyFile(gate, CLOCK).mirrored()] == ["box2"]
+        assert SessionFile(gate, CLOCK).find(own.key_id) is None
+        assert KeyFile(gate, CLOCK).find(own.key_id) == own
 
 
 @pytest.mark.parametrize("name", ["mirror/revoked.json", "revoked.json"])
@@ -134,15 +188,15 @@ def test_an_invalid_revocation_of_a_machine_that_is_removed_is_not_kept(tmp_path
 async def test_a_revocation_that_is_published_no_more_still_counts(tmp_path: Path) -> None:
     engine = MemoryEngine()
     at = CLOCK.now().isoformat()
-    engine.buckets[names.KEYS] = {"box2.r-1": json.dumps({"id": "1", "at": at}).encode()}
+    engine.buckets[names.KEYS] = {"box2.r-111111111111": json.dumps({"id": "111111111111", "at": at}).encode()}
     async with mirroring(tmp_path, engine.bus("gate")):
-        await until(lambda: Revocations(tmp_path).has("1"))
+        await until(lambda: Revocations(tmp_path).has("111111111111"))
 
-    engine.buckets[names.KEYS] = {"box2.r-2": json.dumps({"id": "2", "at": at}).encode()}
+    engine.buckets[names.KEYS] = {"box2.r-222222222222": json.dumps({"id": "222222222222", "at": at}).encode()}
     async with mirroring(tmp_path, engine.bus("gate")):
-        await until(lambda: Revocations(tmp_path).has("2"))
+        await until(lambda: Revocations(tmp_path).has("222222222222"))
 
-        assert Revocations(tmp_path).has("1")
+        assert Revocations(tmp_path).has("111111111111")
 
 
 class DeafBus(MemoryBus):

@@ -270,13 +270,16 @@ async def test_only_what_is_known_of_removed_machines_is_deleted(tmp_path: Path)
 async def test_what_a_removed_gateway_has_revoked_stays_revoked(tmp_path: Path) -> None:
     fleet_folder(tmp_path).mkdir()
     hub = MemoryEngine().bus("hub")
-    for key, value in (("gate.r-1", b'{"id": "1", "at": "2026-01-01T00:00:00+00:00"}'), ("gate.r-2", b"{}")):
+    for key, value in (
+        ("gate.r-111111111111", b'{"id": "111111111111", "at": "2026-01-01T00:00:00+00:00"}'),
+        ("gate.r-222222222222", b"{}"),
+    ):
         await hub.put(KEYS, key, value)
 
     await forget_removed(hub, lambda: ("hub",), tmp_path)
 
     assert await hub.keys(KEYS) == []
-    assert list(Revocations(tmp_path).own.current()) == ["1"]
+    assert list(Revocations(tmp_path).own.current()) == ["111111111111"]
 
 
 async def test_an_entry_with_too_many_levels_does_no_harm() -> None:
