@@ -159,7 +159,8 @@ class KeyFile:
     def is_good_for_webhooks(self, set_by: str) -> bool:
         """Whether the key that set a webhook is valid: `ID`, or `ID@MACHINE` if a gateway of that machine set it.
 
-        The key of another machine is valid until it is known to be revoked: it may be too new to be known here.
+        The key of another machine is valid until it is known to be revoked or expired: it may be too new to be known
+        here.
 
         Raises StoreCorrupt, StoreFailed.
         """
@@ -168,7 +169,20 @@ class KeyFile:
             key = self.find(key_id)
             return key is not None and not key.is_expired(self._clock.now())
         key = self._file.current().get(key_id)
-        return key is not None or self._fleet is None or not self._fleet.is_known_to_be_gone(key_id)
+        if key is not None:
+            return not key.is_expired(self._clock.now())
+        return self._fleet is None or not self._fleet.is_known_to_be_gone(key_id)
+
+    def expired_since(self, moment: datetime) -> set[str]:
+        """Returns the ids of the keys, of this machine or another, that have expired since then.
+
+        Raises StoreCorrupt, StoreFailed.
+        """
+        known = [*self._file.current().values()]
+        if self._fleet is not None:
+            known += [one.record for one in self._fleet.file.all().values()]
+        now = self._clock.now()
+        return {key.key_id for key in known if key.is_expired(now) and not key.is_expired(moment)}
 
     def mirrored(self) -> tuple[Mirrored[ApiKey], ...]:
         """Returns the keys of other machines that count here, oldest first. Raises StoreCorrupt, StoreFailed."""

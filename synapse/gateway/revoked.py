@@ -1,18 +1,20 @@
-"""Stops the webhooks that a revoked key has set for tasks on other machines.
+"""Stops the webhooks that a revoked or expired key has set for tasks on other machines.
 
 A host knows the keys of its own machine only, and its machine may not read those of the gateways. So a gateway that
-learns of a revocation looks through the open tasks of the other machines, and deletes the webhooks of the key. It looks
-again for two days: at a machine that was away, and at tasks that its replica got later.
+learns of a revocation, or sees that a key has expired, looks through the open tasks of the other machines, and deletes
+the webhooks of the key. It looks again for two days: at a machine that was away, and at tasks that its replica got
+later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from synapse.auth.api_keys import KeyFile
 from synapse.auth.mirror import Revocations
 from synapse.core.address import split_inbox
 from synapse.core.caller import Caller
@@ -27,7 +29,7 @@ from synapse.gateway.tasks import GatewayFleet
 log = logging.getLogger(__name__)
 
 LOOK_BACK: Final = timedelta(days=2)
-"""How old a revocation may be that a gateway still carries out."""
+"""How long ago a key may have been revoked, or have expired, that a gateway still looks for."""
 LOOK_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 30.0
 _PAGE: Final = 200
@@ -36,20 +38,21 @@ _DELETES: Final = Caller(scope="gateway", sees_all=True, name="gateway")
 
 
 class RevokedWebhooks:
-    """Deletes webhooks of revoked keys on other machines, while `run` runs."""
+    """Deletes webhooks of revoked and expired keys on other machines, while `run` runs."""
 
     def __init__(self, home: Path, directory: GatewayDirectory, fleet: GatewayFleet) -> None:
         self._revocations = Revocations(home)
+        self._keys = KeyFile(home, fleet.clock)
         self._directory = directory
         self._fleet = fleet
         self._asked: dict[str, set[TaskId]] = {}
-        """The open tasks whose machines were told of a revocation, by the id of the key."""
+        """The open tasks whose machines were told of the key's end, by the id of the key."""
         self._look_at: dict[str, float] = {}
         """When to look again, by the id of the key: at machines that could not be asked, and at tasks that came since.
         """
 
     async def run(self) -> None:
-        """Looks for revocations every few seconds, until it is cancelled."""
+        """Looks for keys that have ended every few seconds, until it is cancelled."""
         while True:
             try:
                 await self.check()
@@ -61,17 +64,14 @@ class RevokedWebhooks:
             await pause(LOOK_SECONDS)
 
     async def check(self) -> None:
-        """Carries out revocations at all tasks that it has not looked at for them."""
+        """Carries out the ends of keys at all tasks that it has not looked at for them."""
         since = self._fleet.clock.now() - LOOK_BACK
         try:
-            known = await asyncio.to_thread(
-                lambda: [*self._revocations.own.current().values(), *self._revocations.mirrored.current().values()]
-            )
+            current = await asyncio.to_thread(self._ended_since, since)
         except StoreFailed as error:
             log.warning("revocations_not_read", extra={"error": str(error)})
             return
         now = self._fleet.clock.monotonic()
-        current = {one.record_id for one in known if one.at >= since}
         for key_id in self._look_at.keys() - current:
             del self._look_at[key_id]
             self._asked.pop(key_id, None)
@@ -79,6 +79,11 @@ class RevokedWebhooks:
         if due:
             await self._carry_out(due)
             self._look_at.update(dict.fromkeys(due, now + RETRY_SECONDS))
+
+    def _ended_since(self, moment: datetime) -> set[str]:
+        """Returns the ids of the keys that were revoked or have expired since. Raises StoreCorrupt, StoreFailed."""
+        revoked = [*self._revocations.own.current().values(), *self._revocations.mirrored.current().values()]
+        return {one.record_id for one in revoked if one.at >= moment} | self._keys.expired_since(moment)
 
     async def _carry_out(self, key_ids: set[str]) -> None:
         told = {key_id: set[TaskId]() for key_id in key_ids}
@@ -105,7 +110,7 @@ class RevokedWebhooks:
             for config in found if isinstance(found, tuple) else ():
                 if config.set_by.partition("@")[0] in key_ids:
                     await owner.command(DeletePushConfig(task_id=task.id, config_id=config.id), _DELETES)
-                    log.info("webhook_of_revoked_key_deleted", extra={"machine": split_inbox(task.inbox)[1]})
+                    log.info("webhook_of_ended_key_deleted", extra={"machine": split_inbox(task.inbox)[1]})
         except NotFound:
             return True
         except SynapseError as error:

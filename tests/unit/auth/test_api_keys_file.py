@@ -194,3 +194,13 @@ def test_no_draft_is_left_behind(keys: KeyFile, tmp_path: Path) -> None:
     keys.create("ci", Grant())
 
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == [f".{KEYS_FILE}.lock", KEYS_FILE]
+
+
+@pytest.mark.parametrize("set_by", ["{}", "{}@gate"])
+def test_a_key_that_has_expired_is_not_good_for_webhooks(keys: KeyFile, clock: FakeClock, set_by: str) -> None:
+    key, _ = keys.create("short", Grant(expires_at=clock.now() + timedelta(minutes=5)))
+    assert keys.is_good_for_webhooks(set_by.format(key.key_id))
+
+    clock.advance(301)
+
+    assert not keys.is_good_for_webhooks(set_by.format(key.key_id))

@@ -1,15 +1,17 @@
-"""Webhooks of revoked keys on other machines: deleted once, however long some of the machines are away."""
+"""Webhooks of revoked and expired keys on other machines: deleted once, however long some of the machines are away."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from synapse.auth.mirror import Revocations
+from synapse.auth.api_keys import KEYS, KEYS_FILE, Grant, KeyFile
+from synapse.auth.mirror import Mirrored, MirrorFile, Revocations
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.override import override
@@ -103,6 +105,35 @@ async def test_a_task_that_the_replica_gets_later_loses_its_webhook_too(tmp_path
 
     assert [(type(one), getattr(one, "task_id", "")) for one in hosts.commands] == [
         (kind, numbered(task)) for task in (1, 2) for kind in (ListPushConfigs, DeletePushConfig)
+    ]
+    await box2.store.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+async def test_the_webhooks_of_a_key_are_deleted_when_it_expires(tmp_path: Path, made_here: bool) -> None:
+    clock, hosts = FakeClock(), FakeHosts()
+    store, box2 = await LeasedFleetStore.open(tmp_path), await ShippedMachine.open("box2", tmp_path)
+    with closing(ReplicaFile.open(tmp_path / "fleet" / "replica.db")) as file:
+        await box2.keep(opened(numbered(1), inbox="codex"))
+        take_all(file, box2.batches())
+    grant = Grant(expires_at=clock.now() + timedelta(minutes=5))
+    home = tmp_path if made_here else tmp_path / "box3"
+    key, _ = KeyFile(home, clock, mint=lambda size: KEY[: size * 2].ljust(size * 2, "0")).create("short", grant)
+    if not made_here:
+        MirrorFile(tmp_path, KEYS_FILE, KEYS, clock).write([Mirrored("box3", key)])
+    fleet = GatewayFleet(cast("Any", None), store, clock, str)
+    webhooks = RevokedWebhooks(tmp_path, cast("GatewayDirectory", FakeDirectory(hosts)), fleet)
+
+    await webhooks.check()
+    before = list(hosts.commands)
+    clock.advance(301)
+    await webhooks.check()
+
+    assert before == []
+    assert hosts.commands == [
+        ListPushConfigs(task_id=numbered(1)),
+        DeletePushConfig(task_id=numbered(1), config_id="c-1"),
     ]
     await box2.store.close()
     await store.close()
