@@ -13,12 +13,12 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from synapse.auth.mirror import Mirrored, MirrorFile, Revocations, is_in_fleet
+from synapse.auth.mirror import FleetRules, Mirrored, MirrorFile, Revocations, actions_here, is_in_fleet
 from synapse.auth.record_file import (
     ID_LENGTH,
     RecordFile,
@@ -31,7 +31,7 @@ from synapse.auth.record_file import (
     text_in,
     texts_in,
 )
-from synapse.core.caller import ACTIONS, Caller, for_good
+from synapse.core.caller import ACTIONS, READ, Caller, for_good
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken
 from synapse.core.types import Clock
 
@@ -264,12 +264,13 @@ class FleetKeys:
         self._clock = clock
         self.file = MirrorFile(home, KEYS_FILE, KEYS, clock)
         self.revocations = Revocations(home)
+        self._rules = FleetRules(home)
 
     def checked(self, key_id: str, own: ApiKey | None) -> ApiKey | None:
         """Returns this machine's own key, or that of another one, unless it was revoked anywhere."""
         if own is None:
             mirrored = self.file.fresh().get(key_id)
-            own = mirrored.record if mirrored is not None else None
+            own = self._limited(mirrored).record if mirrored is not None else None
         return None if own is None or self.revocations.has(key_id) else own
 
     def is_known_to_be_gone(self, key_id: str) -> bool:
@@ -278,8 +279,19 @@ class FleetKeys:
         return is_expired or self.revocations.has(key_id)
 
     def all(self) -> tuple[Mirrored[ApiKey], ...]:
-        found = [one for one in self.file.fresh().values() if not self.revocations.has(one.record.key_id)]
+        found = [
+            self._limited(one) for one in self.file.fresh().values() if not self.revocations.has(one.record.key_id)
+        ]
         return tuple(sorted(found, key=lambda one: (one.record.created_at, one.record.name)))
+
+    def _limited(self, one: Mirrored[ApiKey]) -> Mirrored[ApiKey]:
+        """Returns a key of another machine with the rights that it has on this one."""
+        allowed, key = self._rules.allowed(one.machine), one.record
+        key = replace(key, actions=actions_here(key.actions, allowed))
+        if READ not in allowed:
+            # Another scope than its own is of others here, such as this machine's user.
+            key = replace(key, scope="", all_tasks=False)
+        return Mirrored(one.machine, key)
 
 
 def _encode(key: ApiKey) -> dict[str, Any]:

@@ -162,16 +162,16 @@ class KeyAuthenticator:
         if key.is_expired(self._clock.now()):
             return Refusal("the API key has expired")
         self._keys.mark_used(key_id)
-        return key.caller(partial(self._is_still_valid, key_id))
+        return key.caller(partial(self._is_still_valid, key))
 
-    def _is_still_valid(self, key_id: str) -> bool:
-        """Whether an admitted key is still valid; no key is while the file cannot be read."""
+    def _is_still_valid(self, key: ApiKey) -> bool:
+        """Whether an admitted key is still valid, with the same rights; no key is while the file cannot be read."""
         try:
-            key = self._keys.find(key_id)
+            found = self._keys.find(key.key_id)
         except StoreFailed as error:
             log.error("api_keys_unreadable", extra={"error": str(error)})  # noqa: TRY400 - no traceback needed
             return False
-        return key is not None and not key.is_expired(self._clock.now())
+        return found == key and not key.is_expired(self._clock.now())
 
 
 class TicketBook:

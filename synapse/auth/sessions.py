@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdict
-from synapse.auth.mirror import MirrorFile, Revocations, is_in_fleet
+from synapse.auth.mirror import FleetRules, MirrorFile, Revocations, actions_here, is_in_fleet
 from synapse.auth.record_file import (
     ID_LENGTH,
     RecordFile,
@@ -76,6 +76,8 @@ class Session:
     idle: timedelta
     """How long it lasts without being used."""
     actions: frozenset[str]
+    is_this_users: bool = True
+    """Whether it is a session of this machine's user, who sees all tasks. One of another machine may be neither."""
 
     def ends_at(self, last_used: datetime | None) -> datetime:
         """Returns when it ends if it is not used any more."""
@@ -86,10 +88,13 @@ class Session:
         return has_digest(cookie, self.digest) & has_digest(token, self.token_digest)
 
     def caller(self, holds: Callable[[], bool] = for_good) -> Caller:
-        """Returns the caller of its requests: this user, with the session's actions; see `Caller.holds`."""
+        """Returns the caller of its requests: this user, with the session's actions; see `Caller.holds`.
+
+        A session of a machine that may not read all here is a caller of its own, who sees its own tasks.
+        """
         return Caller(
-            scope=LOCAL_SCOPE,
-            sees_all=True,
+            scope=LOCAL_SCOPE if self.is_this_users else f"session:{self.session_id}",
+            sees_all=self.is_this_users,
             actions=self.actions,
             name=SESSION_NAME,
             session_id=self.session_id,
@@ -119,6 +124,7 @@ class SessionFile:
         self._mint = mint
         self._mirror = MirrorFile(home, SESSIONS_FILE, SESSIONS, clock) if is_in_fleet(home) else None
         self._revocations = Revocations(home) if self._mirror is not None else None
+        self._rules = FleetRules(home)
 
     def find(self, session_id: str) -> Session | None:
         """Returns the session of this id if it has not ended, also one of another gateway of the fleet.
@@ -132,7 +138,10 @@ class SessionFile:
 
     def _mirrored(self, session_id: str) -> Session | None:
         found = self._mirror.fresh().get(session_id) if self._mirror is not None else None
-        return found.record if found is not None else None
+        if found is None:
+            return None
+        allowed, session = self._rules.allowed(found.machine), found.record
+        return replace(session, actions=actions_here(session.actions, allowed), is_this_users=READ in allowed)
 
     def all(self) -> tuple[Session, ...]:
         """Returns the sessions that have not ended, oldest first. Raises StoreCorrupt, StoreFailed."""
@@ -253,7 +262,7 @@ class SessionAuthenticator:
             session = self._find(session_id)
             if session is not None and session.matches(cookie, token):
                 self._sessions.mark_used(session_id)
-                return session.caller(partial(self._is_still_valid, session_id))
+                return session.caller(partial(self._is_still_valid, session))
         return Refusal("the session is not known here; it has ended or was revoked", final_hint=_NEW_LINK)
 
     def _find(self, session_id: str) -> Session | None:
@@ -264,10 +273,10 @@ class SessionAuthenticator:
             log.error("sessions_unreadable", extra={"error": str(error)})  # noqa: TRY400 - no traceback needed
             raise InternalFailure from error
 
-    def _is_still_valid(self, session_id: str) -> bool:
-        """Whether an admitted session still lasts; none does while the file cannot be read."""
+    def _is_still_valid(self, session: Session) -> bool:
+        """Whether an admitted session still lasts, with the same rights; none does while the file cannot be read."""
         try:
-            return self._find(session_id) is not None
+            return self._find(session.session_id) == session
         except InternalFailure:
             return False
 
