@@ -268,10 +268,13 @@ class FleetKeys:
 
     def checked(self, key_id: str, own: ApiKey | None) -> ApiKey | None:
         """Returns this machine's own key, or that of another one, unless it was revoked anywhere."""
-        if own is None:
-            mirrored = self.file.fresh().get(key_id)
-            own = self._limited(mirrored).record if mirrored is not None else None
-        return None if own is None or self.revocations.has(key_id) else own
+        mirrored = self.file.fresh().get(key_id) if own is None else None
+        # The link writes revocations first, so they are read last.
+        if self.revocations.has(key_id):
+            return None
+        if mirrored is not None:
+            return self._limited(mirrored).record
+        return self._with_own_agents(own) if own is not None else None
 
     def is_known_to_be_gone(self, key_id: str) -> bool:
         known = self.file.all().get(key_id)
@@ -283,6 +286,13 @@ class FleetKeys:
             self._limited(one) for one in self.file.fresh().values() if not self.revocations.has(one.record.key_id)
         ]
         return tuple(sorted(found, key=lambda one: (one.record.created_at, one.record.name)))
+
+    def _with_own_agents(self, key: ApiKey) -> ApiKey:
+        """Returns a key of this machine with the agents of this machine by their names here: `ada`, not `ada@hub`."""
+        config = self._rules.current()
+        if key.agents is None or config is None:
+            return key
+        return replace(key, agents=frozenset(name.removesuffix(f"@{config.machine}") for name in key.agents))
 
     def _limited(self, one: Mirrored[ApiKey]) -> Mirrored[ApiKey]:
         """Returns a key of another machine with the rights that it has on this one."""

@@ -155,6 +155,16 @@ def test_own_keys_and_sessions_keep_all_their_rights(tmp_path: Path) -> None:
     assert session.caller().is_dashboard
 
 
+def test_a_key_may_name_agents_of_its_own_machine_with_the_machine(tmp_path: Path) -> None:
+    allow(tmp_path)
+    _, text = KeyFile(tmp_path, CLOCK).create("narrow", Grant(agents=frozenset({"ada@gate", "bob@box2", "eve"})))
+
+    caller = caller_with(tmp_path, text)
+
+    assert caller.agents == frozenset({"ada", "bob@box2", "eve"})
+    assert caller.holds()
+
+
 def test_nothing_is_allowed_while_the_file_of_the_fleet_cannot_be_read(tmp_path: Path) -> None:
     allow(tmp_path, "approve")
     _, text = key_of_box3(tmp_path, Grant(actions=ALL))
