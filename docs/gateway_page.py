@@ -16,7 +16,8 @@ MOUNT: Final = "/agents/{agentId}/v1"
 
 # What each operation is for. An operation without a line here fails the generation.
 SUPERVISOR_PURPOSES: Final = {
-    "send": 'send `{"message": {"content": …, "role": "user"}}`; with `"blocking": true` the answer waits',
+    "send": 'send `{"message": {"content": …, "role": "user"}}`; with `"configuration": {"blocking": true}` beside '
+    "`message` the answer waits",
     "stream": "the same, answered with server-sent events",
     "list": "tasks: `?contextId`, `status`, `pageSize`, `pageToken`, `historyLength`, `lastUpdatedAfter` in "
     'milliseconds, `includeArtifacts`, `metadata` (`{"key": "value"}` or `key:value`)',

@@ -43,9 +43,11 @@ def test_a_message_without_more_is_sent_and_answered_at_once() -> None:
 
 def test_blocking_waits_and_streaming_follows() -> None:
     blocking = ask("POST", "/message:send", {"message": MESSAGE, "configuration": {"blocking": True}})
+    elsewhere = ask("POST", "/message:send", {"message": MESSAGE, "blocking": True})
     streaming = ask("POST", "/message:stream", {"message": MESSAGE})
 
     assert isinstance(blocking.request, SendAndWait)
+    assert not isinstance(elsewhere.request, SendAndWait)
     assert isinstance(streaming, StreamCall)
     assert isinstance(streaming.request, SendAndFollow)
 
