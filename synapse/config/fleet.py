@@ -118,7 +118,11 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def checked_extra_actions(words: list[str]) -> frozenset[str]:
-    """Returns the words as EXTRA_ACTIONS. Raises InvalidRequest."""
+    """Returns the words as EXTRA_ACTIONS. Raises InvalidRequest, also for no words."""
+    if not words:
+        raise InvalidRequest(
+            "no action is named", hint=f"choose from {', '.join(EXTRA_ACTIONS)}; `none` takes all rights back"
+        )
     for word in words:
         if word not in EXTRA_ACTIONS:
             raise InvalidRequest(

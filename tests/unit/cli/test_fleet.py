@@ -166,6 +166,18 @@ def test_what_cannot_be_allowed_is_refused(synapse: Cli, home: Path, arguments: 
     assert load_fleet(home) == LAPTOP
 
 
+@pytest.mark.parametrize("actions", ["", ",", " , "])
+def test_rights_are_taken_back_by_a_word_and_not_by_naming_none(synapse: Cli, home: Path, actions: str) -> None:
+    config = replace(LAPTOP, allow={"box2": frozenset({"approve"})})
+    save_fleet(home, config)
+
+    refused = synapse("fleet", "allow", "box2", actions)
+
+    assert refused.code == 2
+    assert "`none` takes all rights back" in refused.err
+    assert load_fleet(home) == config
+
+
 def test_allowing_more_to_a_machine_that_the_fleet_does_not_have_is_done_with_a_warning(
     synapse: Cli, link: FakeLink
 ) -> None:
