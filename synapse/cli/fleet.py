@@ -21,7 +21,7 @@ from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import table
 from synapse.client.lines import plain
-from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, ask_link
+from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link
 from synapse.client.times import ago, lasting
 from synapse.config.fleet import (
     EXTRA_ACTIONS,
@@ -33,7 +33,7 @@ from synapse.config.fleet import (
 )
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
-from synapse.core.errors import Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError
+from synapse.core.errors import Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError, TaskNotCancelable
 from synapse.core.json_text import object_in, objects_in
 from synapse.fleet.names import is_machine_name
 from synapse.registry.files import gateways
@@ -279,15 +279,7 @@ def _outbox(settings: Settings, options: Namespace) -> int:
     _require_member(settings)
     home = str(settings.home)
     if options.cancel:
-        row = object_in(ask_link(home, "POST", "/fleet/outbox/cancel", {"task_id": options.cancel}), "message")
-        if options.json:
-            print_json(row)
-            return DONE
-        state = _text(row, "state")
-        if state == OPEN:
-            state = f"taken back; {_text(row, 'to')} has yet to confirm it"
-        print_notice(f"{_text(row, 'task_id')[:8]} to {_text(row, 'target')}: {state}")
-        return DONE
+        return _take_back(home, options)
     told = ask_link(home, "GET", "/fleet/outbox")
     _add_reasons(objects_in(told, "messages"), home)
     if options.json:
@@ -313,6 +305,34 @@ def _outbox(settings: Settings, options: Namespace) -> int:
     else:
         print_notice("Every message to another machine is settled.  (--json lists them)")
     return DONE
+
+
+def _take_back(home: str, options: Namespace) -> int:
+    """Takes a message back. Raises TaskNotCancelable if that is not possible any more."""
+    row = object_in(ask_link(home, "POST", "/fleet/outbox/cancel", {"task_id": options.cancel}), "message")
+    state = _text(row, "state")
+    if state not in (OPEN, VOID):
+        raise _cannot_be_taken_back(row)
+    if options.json:
+        print_json(row)
+        return DONE
+    if state == OPEN:
+        state = f"taken back; {_text(row, 'to')} has yet to confirm it"
+    print_notice(f"{_text(row, 'task_id')[:8]} to {_text(row, 'target')}: {state}")
+    return DONE
+
+
+def _cannot_be_taken_back(row: Mapping[str, Any]) -> TaskNotCancelable:
+    task, to, target, state, why = (_text(row, name) for name in ("task_id", "to", "target", "state", "why"))
+    short = task[:8]
+    meaning, hint = {
+        "accepted": (f"{to} has taken it", f"`synapse cancel {short}` cancels its task"),
+        SETTLED: ("its task has ended", f"`synapse status {short}` shows how"),
+        "refused": ("no agent has got it", "send it again if it is still wanted"),
+        "uncertain": ("it may have arrived", f"look at {target}; nothing is sent again by itself"),
+    }.get(state, ("it cannot be taken back", "`synapse fleet outbox` lists it"))
+    reason = f" ({why})" if why else ""
+    return TaskNotCancelable(f"message {short} to {target} is {state}: {meaning}{reason}", hint=hint)
 
 
 def _add_reasons(messages: list[dict[str, Any]], home: str) -> None:

@@ -46,6 +46,8 @@ UNCERTAIN = "uncertain"
 """Nobody can find out whether the other machine has accepted it."""
 SETTLED = "settled"
 """The task of the message has ended."""
+VOID = "void"
+"""The message was taken back, or has expired."""
 NEARLY_FULL = 80
 """How much of its limits the outbox uses, in percent, when people should look at it."""
 _ODD_ANSWER = "the answer of the link was not understood; are both of one version?  (synapse fleet doctor)"

@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return {"messages": fake.messages}
             case ["fleet", "outbox", "cancel"]:
                 row = next(row for row in fake.messages if row["task_id"] == body["task_id"])
-                return {"message": {**row, "state": "void"}}
+                return {"message": {**row, "state": "void" if row["state"] == "open" else row["state"]}}
             case ["fleet", "outbox", task_id]:
                 raise TaskNotFound(task_id)
             case ["fleet", "agents"]:

@@ -417,6 +417,38 @@ def test_the_outbox_lists_messages_and_takes_one_back(synapse: Cli, link: FakeLi
 
 
 @pytest.mark.parametrize(
+    ("state", "meaning", "next_step"),
+    [
+        ("accepted", "box2 has taken it", "`synapse cancel 1a2b3c4d` cancels its task"),
+        ("settled", "its task has ended", "`synapse status 1a2b3c4d` shows how"),
+        ("refused", "no agent has got it (the machine is away)", "send it again if it is still wanted"),
+        ("uncertain", "it may have arrived (the machine is away)", "look at codex@box2"),
+        ("later", "it cannot be taken back (the machine is away)", "synapse fleet outbox"),
+    ],
+)
+def test_a_message_that_cannot_be_taken_back_is_an_error_that_says_why(
+    synapse: Cli, link: FakeLink, state: str, meaning: str, next_step: str
+) -> None:
+    row = {"task_id": "1a2b3c4d5e", "to": "box2", "target": "codex@box2", "kind": "send", "state": state}
+    link.messages = [row if state in ("accepted", "settled") else {**row, "why": "the machine is away"}]
+
+    refused = synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e")
+    as_json = synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e", "--json")
+
+    assert (refused.code, as_json.code) == (7, 7)
+    assert refused.err.startswith(f"Error: message 1a2b3c4d to codex@box2 is {state}: {meaning}\n")
+    assert next_step in refused.err
+    assert as_json.json["error"]["code"] == "task_not_cancelable"
+    assert next_step in as_json.json["error"]["hint"]
+
+
+def test_a_message_that_was_taken_back_can_be_taken_back_again(synapse: Cli, link: FakeLink) -> None:
+    link.messages = [{"task_id": "1a2b3c4d5e", "to": "box2", "target": "codex@box2", "kind": "void", "state": "void"}]
+
+    assert synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e").code == 0
+
+
+@pytest.mark.parametrize(
     ("status", "away", "why"),
     [
         ({}, False, "box2 has not taken it yet"),
