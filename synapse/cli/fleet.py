@@ -19,7 +19,7 @@ from synapse.cli.link import require_nats
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.cli.tables import table
+from synapse.cli.tables import table, table_with_notes
 from synapse.client.lines import plain
 from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link
 from synapse.client.times import ago, lasting
@@ -293,7 +293,8 @@ def _outbox(settings: Settings, options: Namespace) -> int:
             _text(row, "kind"),
             _text(row, "state"),
             ago(row.get("created_at"), now),
-            ago(row.get("expires_at"), now),
+            # Only a message that no machine has accepted can expire.
+            ago(row.get("expires_at"), now) if _text(row, "state") == OPEN else "-",
             str(row.get("attempts", "")),
             _text(row, "why"),
         )
@@ -301,7 +302,8 @@ def _outbox(settings: Settings, options: Namespace) -> int:
         if _text(row, "state") != SETTLED
     ]
     if rows:
-        print_result(table(("TASK", "TO", "KIND", "STATE", "SENT", "EXPIRES", "TRIES", "WHY"), rows, elastic=7))
+        titles = ("TASK", "TO", "KIND", "STATE", "SENT", "EXPIRES", "TRIES", "WHY")
+        print_result(table_with_notes(titles, rows, elastic=1, whole=0))
     else:
         print_notice("Every message to another machine is settled.  (--json lists them)")
     return DONE

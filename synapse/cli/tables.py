@@ -19,22 +19,63 @@ SHORT = 12
 PATH_TITLES = ("FOLDER", "PATH")
 
 
-def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int) -> str:
+def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int, whole: "int | None" = None) -> str:
     """Formats rows as aligned columns, each line within the terminal.
 
-    Where there is too little room, the column `elastic` is shortened first, then the widest ones. Of a path the end is
-    kept.
+    Where there is too little room, the column `elastic` is shortened first, then the widest ones, but never the column
+    `whole`. Of a path the end is kept.
     """
     cells = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
-    _fit(widths, line_width() - 2 * (len(widths) - 1), [len(title) for title in titles], elastic)
+    widths = _widths(titles, cells)
+    _fit(widths, line_width() - _gaps(widths), [len(title) for title in titles], elastic, whole)
     paths = [title in PATH_TITLES for title in titles]
     return "\n".join((_line(titles, widths, [False] * len(titles)), *(_line(row, widths, paths) for row in cells)))
 
 
-def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int) -> None:
+def table_with_notes(
+    titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int, whole: "int | None" = None
+) -> str:
+    """Formats rows as `table` does; the last column, of notes, is never shortened.
+
+    Where there is too little room for that column, the notes stand below their rows.
+    """
+    widths = _widths(titles, [[plain(cell) for cell in row] for row in rows])
+    if sum(widths) + _gaps(widths) <= line_width():
+        return table(titles, rows, elastic=elastic, whole=whole)
+    head, *lines = table(titles[:-1], [row[:-1] for row in rows], elastic=elastic, whole=whole).split("\n")
+    shown = [head]
+    for line, row in zip(lines, rows, strict=True):
+        shown += [line, *(f"  {piece}" for piece in _wrapped(plain(row[-1]), line_width() - 2))]
+    return "\n".join(shown)
+
+
+def _wrapped(text: str, columns: int) -> "list[str]":
+    """Returns the lines of a text; `textwrap` counts characters and not columns."""
+    lines = [""]
+    for word in text.split():
+        joined = f"{lines[-1]} {word}".lstrip()
+        if width(joined) <= columns:
+            lines[-1] = joined
+            continue
+        lines.append("")
+        for char in word:
+            if width(lines[-1] + char) > columns:
+                lines.append("")
+            lines[-1] += char
+    return [line for line in lines if line]
+
+
+def _widths(titles: "Sequence[str]", cells: "Sequence[Sequence[str]]") -> "list[int]":
+    return [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
+
+
+def _gaps(widths: "Sequence[int]") -> int:
+    return 2 * (len(widths) - 1)
+
+
+def _fit(widths: "list[int]", room: int, titles: "Sequence[int]", elastic: int, whole: "int | None") -> None:
     """Shortens columns until all of them fit into `room`."""
-    every = range(len(widths))
+    every = [column for column in range(len(widths)) if column != whole]
     stages = (
         ((elastic,), [max(title, ELASTIC_LEAST) for title in titles]),
         (every, [one if one <= SHORT else max(title, COLUMN_LEAST) for one, title in zip(widths, titles, strict=True)]),

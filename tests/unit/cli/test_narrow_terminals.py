@@ -13,6 +13,7 @@ from synapse.client.lines import width
 from synapse.config.process import SystemClock
 from synapse.notices.log import NoticeLog, Result
 from synapse.notices.rules import Kind, Notice
+from tests.fakes.link import FakeLink
 from tests.fakes.strangers import card_1_0, stranger_at_home
 from tests.unit.cli.conftest import Cli, HostFactory
 from tests.unit.cli.test_push import fill
@@ -128,6 +129,26 @@ def test_external_agents(synapse: Cli, columns: int) -> None:
         synapse("external", "add", stranger.url, "--alias", "other")
 
     check(synapse("external", "list").out, columns)
+
+
+def test_messages_to_other_machines(synapse: Cli, home: Path, columns: int) -> None:
+    row = {"task_id": "1a2b3c4d5e", "to": "box2", "target": "codex@box2", "kind": "send", "attempts": 3}
+    waits = {"created_at": "2020-01-01T00:00:00Z", "expires_at": "2999-01-01T00:00:00Z", "state": "open"}
+    with FakeLink(home).serving() as link:
+        link.messages = [
+            {**row, **waits, "why": "box2 has not taken it yet, and nobody can say when it will"},
+            {**row, **waits, "state": "uncertain", "task_id": "9e20dd1e77", "why": LONG},
+        ]
+        lines = check(synapse("fleet", "outbox").out, columns)
+
+    title, first, why, second, *rest = lines
+    assert title.split() == ["TASK", "TO", "KIND", "STATE", "SENT", "EXPIRES", "TRIES"]
+    assert first.startswith("1a2b3c4d  codex@box2" if columns == 80 else "1a2b3c4d  ")
+    assert why.strip() == "box2 has not taken it yet, and nobody can say when it will"
+    assert second.startswith("9e20dd1e  ")
+    assert "2999" not in second
+    assert second.split()[5] == "-"
+    assert "".join("".join(rest).split()) == "".join(LONG.split())
 
 
 def test_settings(synapse: Cli, columns: int) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synapse.cli.output import print_notice, print_part, print_result
-from synapse.cli.tables import painted, table
+from synapse.cli.tables import painted, table, table_with_notes
 from synapse.client.lines import cut, cut_path, plain, short_path, width
 from synapse.core.override import override
 
@@ -112,6 +112,39 @@ def test_columns_that_fit_are_not_cut_for_one_that_does_not(monkeypatch: pytest.
     ).splitlines()
 
     assert line == f"ada   ready  {'y' * 19}…  …{'x' * 20}/src"
+
+
+def test_a_column_that_must_stay_whole_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.cli.tables.line_width", lambda: 40)
+    row = ("1a2b3c4d", "a" * 12, "b" * 12, "c" * 12, "d" * 12)
+
+    _, line = table(("TASK", "A", "B", "C", "D"), [row], elastic=1, whole=0).splitlines()
+
+    assert line.startswith("1a2b3c4d  ")
+    assert width(line) <= 40
+
+
+def test_notes_stand_in_their_column_or_all_below_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("one", "it waits for the second of two machines"), ("two", "")]
+    shown = {}
+    for columns in (60, 40):
+        monkeypatch.setattr("synapse.cli.tables.line_width", lambda columns=columns: columns)
+        shown[columns] = table_with_notes(("NAME", "WHY"), rows, elastic=0, whole=0).splitlines()
+
+    assert shown[60] == ["NAME  WHY", "one   it waits for the second of two machines", "two"]
+    assert shown[40] == ["NAME", "one", "  it waits for the second of two", "  machines", "two"]
+
+
+@given(st.text(), st.integers(min_value=40, max_value=120))
+def test_every_line_of_a_note_fits_and_none_of_it_is_lost(note: str, columns: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("synapse.cli.tables.line_width", lambda: columns)
+
+        shown = table_with_notes(("NAME", "WHY"), [("x" * 30, note + "y" * 20)], elastic=0, whole=0)
+
+    assert all(width(line) <= columns for line in shown.splitlines())
+    told = "".join(shown.split()).removeprefix("NAME").removeprefix("WHY").removeprefix("x" * 30)
+    assert told == "".join(plain(note + "y" * 20).split())
 
 
 def test_of_a_folder_the_end_is_kept() -> None:
