@@ -108,7 +108,12 @@ def _parser() -> VerbParser:
     create, join = made["create"], made["join"]
     create.add_argument("--name", default="", help="the name of this machine (default: its host name)")
     create.add_argument("--fleet", default="fleet", metavar="NAME", help="the name of the fleet (default: fleet)")
-    create.add_argument("--listen", default="", metavar="HOST:PORT", help="where the server listens (default: all)")
+    create.add_argument(
+        "--listen",
+        default="",
+        metavar="HOST:PORT",
+        help="where the server listens (default: all addresses, and port 4222 or, if that is taken, a free one)",
+    )
     create.add_argument("--address", default="", metavar="HOST:PORT", help="where other machines reach it")
     made["invite"].add_argument("name", metavar="NAME", help="the name of the machine that joins")
     made["invite"].add_argument("--gateway", action="store_true", help="it may serve a gateway for the whole fleet")
@@ -138,6 +143,7 @@ def _create(settings: Settings, options: Namespace) -> int:
     require_deciding_person("create a fleet")
     require_nats("pip install 'synapse-a2a[fleet-server]'")
     from synapse.link.membership import NewFleet, create_fleet, default_machine_name
+    from synapse.link.server import DEFAULT_PORT, has_another_port
 
     name = options.name or default_machine_name()
     if not name:
@@ -146,8 +152,13 @@ def _create(settings: Settings, options: Namespace) -> int:
     config = create_fleet(settings.home, settings.logs, wanted)
     members = _server(settings).members()
     pid = _start_link(settings)
+    warning = ""
+    if has_another_port(options.listen, members.listen):
+        taken = f"Port {DEFAULT_PORT} is taken, so the server listens on {members.listen}"
+        warning = f"{taken}; --listen chooses another."
     if options.json:
-        print_json({**_membership(config), "addresses": list(members.servers), "link": pid})
+        told = {**_membership(config), "addresses": list(members.servers), "link": pid}
+        print_json({**told, **({"warning": warning} if warning else {})})
         return DONE
     print_notice(
         f"Fleet '{config.fleet}' created; this machine is '{config.machine}'.\n"
@@ -155,6 +166,8 @@ def _create(settings: Settings, options: Namespace) -> int:
         "Next:  synapse fleet invite NAME       for each other machine\n"
         "       synapse service install link    starts all this with the machine"
     )
+    if warning:
+        print_notice(warning)
     _name_gateways(settings, config)
     return DONE
 

@@ -540,6 +540,12 @@ def choose_listen(wanted: str) -> str:
     return f"0.0.0.0:{_usual_port('0.0.0.0')}"  # noqa: S104 - TLS, and a key for each machine
 
 
+def has_another_port(wanted: str, listen: str) -> bool:
+    """Decides whether `choose_listen` has returned a free port because the default one was taken."""
+    is_asked_for = bool(wanted) and (wanted.endswith(":0") or split_address(wanted)[1] != 0)
+    return not is_asked_for and split_address(listen)[1] != DEFAULT_PORT
+
+
 def choose_servers(listen: str, address: str) -> tuple[str, ...]:
     """Returns the addresses of the server for other machines; `address` is the one that a person has given."""
     host, port = split_address(listen)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from synapse.config.fleet import load_fleet
 from synapse.fleet import names
 from synapse.link.certificates import make_authority, make_server_certificate
 from synapse.link.members import FleetMember, permissions
+from synapse.link.server import DEFAULT_PORT, FleetServer
 from tests.fakes.certificates import self_made
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
@@ -89,6 +92,19 @@ def test_a_fleet_from_its_creation_to_its_end(pair: World) -> None:
     assert box2.synapse("fleet", "status").code == 7
     assert hub.read("fleet", "leave")["machine"] == "hub"
     assert hub.synapse("fleet", "status").code == 7
+
+
+def test_a_server_that_takes_another_port_than_the_usual_one_says_so() -> None:
+    with socket.socket() as other, open_world("hub", namespaces=False) as (hub,):
+        with suppress(OSError):  # another program has it: all the same
+            other.bind(("0.0.0.0", DEFAULT_PORT))
+        created = hub.synapse("fleet", "create", "--name", "hub", "--address", "127.0.0.1")
+        listen = FleetServer(hub.home, hub.home / "logs").members().listen
+        hub.read("fleet", "leave")
+        again = hub.read("fleet", "create", "--name", "hub", "--address", "127.0.0.1")
+
+    assert f"\nPort 4222 is taken, so the server listens on {listen}; --listen chooses another.\n" in created.err
+    assert again["warning"].startswith("Port 4222 is taken, ")
 
 
 def test_a_gateway_that_has_to_be_restarted_is_named() -> None:

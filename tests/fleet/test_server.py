@@ -59,6 +59,7 @@ from synapse.link.server import (
     FleetServer,
     checked_binary,
     choose_listen,
+    has_another_port,
 )
 from synapse.registry.files import start_time
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
@@ -713,10 +714,16 @@ def test_a_server_without_a_port_takes_the_default_one_if_it_is_free(
     monkeypatch.setattr(server_module, "DEFAULT_PORT", default)
 
     assert choose_listen(wanted) == f"{host}:{default}"
+    assert not has_another_port(wanted, f"{host}:{default}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host.strip("[]"), default), family=family):
-        assert choose_listen(wanted) != f"{host}:{default}"
-    assert choose_listen("127.0.0.1:0") != f"127.0.0.1:{default}"
+        another = choose_listen(wanted)
+    assert another != f"{host}:{default}"
+    assert has_another_port(wanted, another)
+    anyone = choose_listen("127.0.0.1:0")
+    assert anyone != f"127.0.0.1:{default}"
+    assert not has_another_port("127.0.0.1:0", anyone), "it was asked for"
+    assert not has_another_port("127.0.0.1:4321", "127.0.0.1:4321")
 
 
 def test_a_machine_is_in_one_fleet_only(hub: Hub) -> None:
