@@ -100,7 +100,8 @@ def _list(keys: KeyFile, options: Namespace) -> int:
 def _revoke(keys: KeyFile, options: Namespace) -> int:
     # An agent must not give itself or others access to the gateway.
     require_deciding_person("create or revoke API keys")
-    key = keys.revoke(options.name)
+    # The key of another machine by the name that `list` shows, NAME@MACHINE: here, another key may have its name.
+    key = replace(keys.revoke(options.name), name=options.name)
     if options.json:
         print_json(_fields(key, None))
     else:

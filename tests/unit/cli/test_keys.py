@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from synapse.auth.api_keys import KEYS, KEYS_FILE, Grant, KeyFile
+from synapse.auth.mirror import Mirrored, MirrorFile, mark_fresh
+from synapse.config.fleet import fleet_folder
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry
 from synapse.server.lineage import Lineage
@@ -27,6 +31,20 @@ def test_a_key_is_created_listed_and_revoked(synapse: Cli) -> None:
 
     assert "Key 'ci' revoked." in synapse("keys", "revoke", "ci").err
     assert synapse("keys", "list", "--json").json == []
+
+
+def test_a_key_of_another_machine_is_revoked_by_the_name_that_the_list_shows(synapse: Cli, home: Path) -> None:
+    clock = SystemClock()
+    theirs = KeyFile(home / "box1", clock)
+    keys = [theirs.create(name, Grant())[0] for name in ("k1", "k2")]
+    fleet_folder(home).mkdir()
+    MirrorFile(home, KEYS_FILE, KEYS, clock).write(Mirrored("box1", key) for key in keys)
+    mark_fresh(home)
+    listed = [key["name"] for key in synapse("keys", "list", "--json").json]
+
+    assert listed == ["k1@box1", "k2@box1"]
+    assert synapse("keys", "revoke", "k1@box1").err == "Key 'k1@box1' revoked.\n"
+    assert synapse("keys", "revoke", "k2@box1", "--json").json["name"] == "k2@box1"
 
 
 def test_the_list_as_json_has_the_grants(synapse: Cli) -> None:
