@@ -114,7 +114,9 @@ class Members:
         if name not in self.machines and not pending:
             raise NotFound(f"the fleet has no machine named '{name}'", hint="`synapse fleet status` lists them")
         if name in self.machines and self.machines[name].runs_server:
-            raise Conflict(f"{name} runs the fleet's server", hint=f"`synapse fleet leave` on {name} ends the fleet")
+            raise Conflict(
+                f"{name} runs the fleet's server", hint=f"`synapse fleet leave --end-fleet` on {name} ends the fleet"
+            )
         return replace(
             self,
             machines={key: one for key, one in self.machines.items() if key != name},

@@ -92,8 +92,9 @@ def test_a_removed_machine_leaves_no_way_back() -> None:
     assert INVITED.remove("box2") == EMPTY, "an invitation can be withdrawn"
     with pytest.raises(NotFound):
         removed.remove("box2")
-    with pytest.raises(Conflict, match="runs the fleet's server"):
+    with pytest.raises(Conflict, match="runs the fleet's server") as refused:
         removed.remove("hub")
+    assert refused.value.hint == "`synapse fleet leave --end-fleet` on hub ends the fleet"
 
 
 def test_a_machine_may_publish_nothing_without_its_name() -> None:
