@@ -125,7 +125,13 @@ def _parser() -> VerbParser:
     join.add_argument(
         "--insecure", action="store_true", help="also without TLS, in a network of your own such as a VPN"
     )
-    join.add_argument("--as", dest="machine", default="", metavar="NAME", help="the name of this machine there")
+    join.add_argument(
+        "--as",
+        dest="machine",
+        default="",
+        metavar="NAME",
+        help="the name of this machine there (default: its host name; an invitation has its own)",
+    )
     join.add_argument("--gateway", action="store_true", help="it serves a gateway; that NATS server must allow it")
     made["outbox"].add_argument(
         "--cancel", default="", metavar="TASK", help="take back a message that was not accepted"

@@ -42,7 +42,10 @@ VERBS = {
     "gateway": ("gateway", "serve all agents at one address, for other machines and programs"),
     "link": ("link", "run this machine's link to its fleet; `fleet join` starts it in the background"),
     "service": ("service", "run the gateway, the link or a team as a systemd service: install, status, uninstall"),
-    "fleet": ("fleet", "connect machines: create, invite, join, status, outbox, allow, leave, remove, doctor"),
+    "fleet": (
+        "fleet",
+        "connect machines: create, invite, join, status, outbox, allow, leave, remove, start, stop, doctor",
+    ),
     "dashboard": ("dashboard", "open the dashboard in a browser; list and revoke its sessions"),
     "external": ("external", "manage external agents: add, list, send, cancel, remove"),
     "push": ("push", "list push notifications and their deliveries"),

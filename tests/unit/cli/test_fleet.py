@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from synapse.cli.fleet import SUMMARIES
 from synapse.config.fleet import FleetConfig, fleet_folder, load_fleet, save_fleet
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
@@ -50,6 +51,15 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def _link(home: Path) -> Iterator[FakeLink]:
     with FakeLink(home).serving() as link:
         yield link
+
+
+def test_the_help_names_every_action_and_the_name_that_a_machine_gets(synapse: Cli) -> None:
+    line = next(line for line in synapse("help").out.splitlines() if line.startswith("  fleet "))
+
+    assert line.partition("connect machines: ")[2].split(", ") == list(SUMMARIES)
+    assert "default: its host name; an invitation has its own" in " ".join(
+        synapse("fleet", "join", "--help").out.split()
+    )
 
 
 @pytest.mark.parametrize("arguments", CHANGES)
