@@ -261,9 +261,9 @@ def _status(settings: Settings, options: Namespace) -> int:
         print_result(f"{config.machine} in the fleet '{config.fleet}': connected to {_text(told, 'server')}")
     else:
         print_result(f"{config.machine} in the fleet '{config.fleet}': not connected: {_text(told, 'problem')}")
-    own = {"name": config.machine, "version": told.get("version"), "agents": told.get("agents")}
+    own = {"name": config.machine, **{name: told.get(name) for name in ("version", "agents", "is_gateway")}}
     rows = [_machine_row(machine, config, now) for machine in (own, *objects_in(told, "machines"))]
-    print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "MAY HERE"), rows, elastic=4))
+    print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "GATEWAY", "MAY HERE"), rows, elastic=5))
     for machine in sorted(config.allow.keys() - {row[0] for row in rows}) if _knows_machines(told) else ():
         print_result(f"{machine} is not in the fleet, but would get {','.join(sorted(config.allowed(machine)))}")
     outbox = object_in(told, "outbox")
@@ -284,12 +284,15 @@ def _machine_row(machine: dict[str, Any], config: FleetConfig, now: datetime) ->
     name = _text(machine, "name")
     since = lasting(machine.get("since"), now)
     is_own = name == config.machine
-    present = "this machine" if is_own else "yes" if machine.get("present") else f"away {since}".strip()
+    is_here = is_own or machine.get("present")
+    present = "this machine" if is_own else "yes" if is_here else f"away {since}".strip()
     return (
         name,
         present,
         _text(machine, "version"),
         _text(machine, "agents") or "0",
+        # A machine that is away does not tell.
+        "yes" if machine.get("is_gateway") else "no" if is_here else "-",
         "-" if is_own else ",".join(sorted(config.allowed(name))) or "send",
     )
 

@@ -54,6 +54,8 @@ class FakeLink:
         self.agents: dict[str, list[FakeHost]] = {}
         self.away: dict[str, str] = {}
         """Since when a machine is away."""
+        self.gateways: set[str] = set()
+        """The machines that have the role of a gateway."""
         self.stopped: set[str] = set()
         """The inboxes of agents that do not run, though their machine is there."""
         self.questions: list[Fields] = []
@@ -174,6 +176,7 @@ class FakeLink:
                 "present": name not in self.away,
                 "since": self.away.get(name, "2026-01-01T00:00:00Z"),
                 "version": "1",
+                "is_gateway": name in self.gateways and name not in self.away,
             }
             for name in sorted(self.agents)
             if not name.startswith("outbox ")

@@ -271,6 +271,19 @@ def test_the_status_shows_the_machines_and_what_they_may_do_here(synapse: Cli, l
     assert "% full" not in shown.out
 
 
+def test_the_status_names_the_gateways(synapse: Cli, link: FakeLink) -> None:
+    for name in ("box2", "box3", "box4"):
+        link.join(name)
+    link.away["box4"] = "2020-01-01T00:00:00Z"
+    link.gateways.add("box2")
+    link.status = {"is_gateway": True}
+
+    title, *rows = synapse("fleet", "status").out.splitlines()[1:6]
+
+    column = title.index("GATEWAY")
+    assert [row[column:].split()[0] for row in rows] == ["yes", "yes", "no", "-"], "nobody knows of one that is away"
+
+
 def test_the_status_and_the_doctor_say_when_the_outbox_is_nearly_full(synapse: Cli, link: FakeLink) -> None:
     told = {"open": 930, "oldest": "2020-01-01T00:00:00Z", "percent": 93, "nearest": "930 of 1000 messages to box2"}
     link.status = {"outbox": told}
