@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse.cli.exit_codes import DONE, FAILED
@@ -187,14 +187,14 @@ def _invite(settings: Settings, options: Namespace) -> int:
     _start_link(settings)
     text = invitation.text()
     if options.json:
-        expires = datetime.fromtimestamp(invitation.expires_at).astimezone().isoformat(timespec="seconds")
+        expires = datetime.fromtimestamp(invitation.expires_at, UTC).isoformat(timespec="seconds")
         print_json(
             {
                 "invitation": text,
                 "machine": invitation.machine,
                 "gateway": invitation.is_gateway,
                 "addresses": list(invitation.servers),
-                "expires_at": expires,
+                "expires_at": expires.replace("+00:00", "Z"),
             }
         )
         return DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -156,6 +157,8 @@ def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None
 def test_an_invitation_is_printed_as_the_command_to_type(pair: World) -> None:
     hub = pair.hub
     with open_world("third", namespaces=False) as (third,):
+        told = hub.read("fleet", "invite", "fourth")
+        assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}Z", told["expires_at"])
         printed = hub.synapse("fleet", "invite", "third").out
         assert printed.startswith("synapse fleet join synapse-fleet-1:")
         assert printed.count("\n") == 1
