@@ -183,6 +183,7 @@ def _invite(settings: Settings, options: Namespace) -> int:
     require_nats()
     from synapse.link.membership import invite
 
+    idle = _parts_that_do_not_run(settings)
     invitation = invite(settings.home, settings.logs, options.name, is_gateway=options.gateway)
     _start_link(settings)
     text = invitation.text()
@@ -198,9 +199,22 @@ def _invite(settings: Settings, options: Namespace) -> int:
             }
         )
         return DONE
+    if idle:
+        started = "was started" if len(idle) == 1 else "were started"
+        print_notice(f"{' and '.join(idle).capitalize()} did not run, and {started}.")
     print_notice(f"On {invitation.machine}, within ten minutes (it is valid once):\n")
     print_result(f"synapse fleet join {text}")
     return DONE
+
+
+def _parts_that_do_not_run(settings: Settings) -> list[str]:
+    from synapse.link.background import running_link
+
+    runs = {
+        "the fleet's server": _server(settings).process() is not None,
+        "this machine's link": running_link(settings.home) is not None,
+    }
+    return [part for part, is_running in runs.items() if not is_running]
 
 
 def _join(settings: Settings, options: Namespace) -> int:

@@ -154,6 +154,19 @@ def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None
     }
 
 
+def test_an_invitation_starts_what_was_stopped_and_says_so(pair: World) -> None:
+    hub = pair.hub
+    running = hub.synapse("fleet", "invite", "box3")
+    hub.read("fleet", "stop")
+    stopped = hub.synapse("fleet", "invite", "box4")
+    hub.stop_link()
+    without_link = hub.synapse("fleet", "invite", "box5")
+
+    assert "started" not in running.err
+    assert "The fleet's server and this machine's link did not run, and were started.\n" in stopped.err
+    assert "This machine's link did not run, and was started.\n" in without_link.err
+
+
 def test_an_invitation_is_printed_as_the_command_to_type(pair: World) -> None:
     hub = pair.hub
     with open_world("third", namespaces=False) as (third,):
