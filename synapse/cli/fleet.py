@@ -468,8 +468,9 @@ def _remove(settings: Settings, options: Namespace) -> int:
     from synapse.link.membership import remove
 
     is_cut_off = remove(settings.home, settings.logs, options.name)
+    waiting = _number_waiting(settings, options.name)
     if options.json:
-        print_json({"removed": options.name, "cut_off": is_cut_off})
+        print_json({"removed": options.name, "cut_off": is_cut_off, "waiting": waiting})
         return DONE
     if is_cut_off:
         print_notice(f"{options.name} is removed: its key is refused from now on, and it has no connection.")
@@ -482,7 +483,24 @@ def _remove(settings: Settings, options: Namespace) -> int:
         f"Other machines that allowed it more keep that for its name, also if another machine gets the name:\n"
         f"`synapse fleet allow {options.name} none` there takes it back."
     )
+    if waiting:
+        place = f"for {options.name} in the outbox of this machine"
+        several = f"{waiting} messages wait {place}, and are tried until they expire."
+        one = f"1 message waits {place}, and is tried until it expires."
+        print_notice(
+            f"{one if waiting == 1 else several}\n"
+            "What was sent and not confirmed becomes `uncertain` if a machine joins under that name.\n"
+            "`synapse fleet outbox` lists what waits, and --cancel TASK takes it back."
+        )
     return DONE
+
+
+def _number_waiting(settings: Settings, machine: str) -> int | None:
+    """Returns how many messages of this machine another one has not accepted; None if the link does not tell."""
+    with suppress(SynapseError):
+        outbox = object_in(ask_link(str(settings.home), "GET", "/fleet/status"), "outbox")
+        return sum(int(one.get("open") or 0) for one in objects_in(outbox, "waiting") if one.get("to") == machine)
+    return None
 
 
 def _start(settings: Settings, options: Namespace) -> int:

@@ -77,7 +77,7 @@ def test_a_fleet_from_its_creation_to_its_end(pair: World) -> None:
 
     # A machine that is removed is cut off, and cannot come back. Another one with its name is allowed nothing more.
     hub.read("fleet", "allow", "box2", "attach")
-    assert hub.read("fleet", "remove", "box2") == {"removed": "box2", "cut_off": True}
+    assert hub.read("fleet", "remove", "box2") == {"removed": "box2", "cut_off": True, "waiting": 0}
     until(lambda: hub.read("fleet", "status")["machines"] == [], "the hub to know it no more")
     config = load_fleet(hub.home)
     assert config is not None
@@ -152,6 +152,28 @@ def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None
         "unsent": 0,
         "unanswered": 0,
     }
+
+
+def test_messages_that_wait_for_a_machine_are_told_when_it_is_removed(pair: World) -> None:
+    hub, box2 = pair
+    box2.read("fleet", "stop")
+    for _ in range(2):
+        hub.read("send", "d@box2", "hello", "--queue")
+
+    removed = hub.synapse("fleet", "remove", "box2")
+
+    assert removed.code == 0, removed
+    assert "2 messages wait for box2 in the outbox of this machine, and are tried until they expire." in removed.err
+    assert "becomes `uncertain` if a machine joins under that name" in removed.err
+    assert "`synapse fleet outbox` lists what waits, and --cancel TASK takes it back." in removed.err
+
+    def states() -> list[str]:
+        return [message["state"] for message in hub.read("fleet", "outbox")["messages"]]
+
+    assert states() == ["open", "open"]
+    box2.read("fleet", "leave")
+    box2.read("fleet", "join", hub.read("fleet", "invite", "box2")["invitation"])
+    until(lambda: states() == ["uncertain", "uncertain"], "the messages to be in doubt", lambda: str(states()))
 
 
 def test_an_invitation_starts_what_was_stopped_and_says_so(pair: World) -> None:
