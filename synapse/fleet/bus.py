@@ -134,6 +134,10 @@ class Bus(Protocol):
 
     async def get(self, bucket: str, key: str) -> bytes | None: ...
 
+    async def is_deleted(self, bucket: str, key: str) -> bool:
+        """Decides whether a key was deleted; False also for one that was never there, or that the engine has lost."""
+        ...
+
     async def keys(self, bucket: str) -> list[str]:
         """Returns the keys that have a value, or had one that was deleted or expired a short time ago."""
         ...

@@ -289,6 +289,15 @@ class NatsBus:
         await self._store(f"$KV.{bucket}.{key}", value, MARK)
 
     async def get(self, bucket: str, key: str) -> bytes | None:
+        found = await self._last_entry(bucket, key)
+        return found[1] if found is not None and found[0] is _Entry.VALUE else None
+
+    async def is_deleted(self, bucket: str, key: str) -> bool:
+        found = await self._last_entry(bucket, key)
+        return found is not None and found[0] is _Entry.DELETED
+
+    async def _last_entry(self, bucket: str, key: str) -> tuple[_Entry, bytes] | None:
+        """Returns what the last message of a key says, and its content; None if there is none."""
         try:
             found = await self._api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"})
         except _ApiError as error:
@@ -296,9 +305,8 @@ class NatsBus:
                 return None
             raise
         message = found["message"]
-        if _entry(read_headers(base64.b64decode(message.get("hdrs", "")))) is not _Entry.VALUE:
-            return None
-        return base64.b64decode(message.get("data", ""))
+        entry = _entry(read_headers(base64.b64decode(message.get("hdrs", ""))))
+        return entry, base64.b64decode(message.get("data", ""))
 
     async def delete(self, bucket: str, key: str) -> None:
         await self._store(f"$KV.{bucket}.{key}", b"", _DELETED)

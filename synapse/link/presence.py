@@ -299,6 +299,17 @@ class Machines:
             raise no_machine(name)
         return machine
 
+    async def was_removed(self, name: str) -> bool:
+        """Decides whether a machine was removed from the fleet; not if the engine has only lost what it knew of it.
+
+        One that sleeps cannot write that again. Raises BusError.
+        """
+        try:
+            await self.find(name)
+        except MachineNotFound:
+            return await self._bus.is_deleted(INCARNATIONS, name)
+        return False
+
     async def away(self, name: str) -> MachineAway:
         """Returns the error for a machine that is not connected, with the time since when."""
         since = ""

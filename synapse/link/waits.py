@@ -5,7 +5,7 @@ agents of other machines when the message is settled, refused, void or uncertain
 
     no message in the outbox, and the waiter has left        `not_sent`
     the agent that was asked is gone, its message is open    `agent_exited`; the message waits for its next start
-    the fleet does not know the machine any more             `machine_lost`
+    the machine was removed from the fleet                   `machine_lost`
 
 Nothing of it is stored: after a restart of the link the times begin anew.
 """
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from synapse.core.address import on_machine, split_inbox, split_machine
-from synapse.core.errors import AgentNotFound, Ambiguous, MachineNotFound, SynapseError
+from synapse.core.errors import AgentNotFound, Ambiguous, SynapseError
 from synapse.core.message import TextPart
 from synapse.core.store import TaskStore
 from synapse.core.task import Task
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 2.5
 LOST_SECONDS: Final = 60.0
-"""How long no key of a machine may be there: one that is connected writes them again after the server lost them."""
+"""How long a machine must have been removed: another one may join under its name at once."""
 MACHINE_LOST: Final = "machine_lost"
 EndWait = Callable[[WaitReply], Awaitable[bool]]
 H = TypeVar("H", bound=Hashable)
@@ -147,8 +147,8 @@ class RemoteWaits:
     async def _end_lost(self, waits: list[_Wait]) -> None:
         """Ends waits for machines that were removed from the fleet."""
         machines = sorted({wait.agent[0] for wait in waits})
-        unknown = [machine for machine in machines if await self._is_unknown(machine)]
-        overdue = self._lost.longer_than(LOST_SECONDS, unknown)
+        removed = [machine for machine in machines if await self._was_removed(machine)]
+        overdue = self._lost.longer_than(LOST_SECONDS, removed)
         for wait in waits:
             if (machine := wait.agent[0]) in overdue:
                 why = f"the fleet has no machine {machine} any more; nobody knows whether its agent got the message"
@@ -172,14 +172,11 @@ class RemoteWaits:
         except SynapseError:
             return False
 
-    async def _is_unknown(self, machine: str) -> bool:
+    async def _was_removed(self, machine: str) -> bool:
         try:
-            await self._machines.find(machine)
-        except MachineNotFound:
-            return True
+            return await self._machines.was_removed(machine)
         except BusError:
-            return False
-        return False
+            return False  # nobody can tell
 
     async def _end(self, wait: _Wait, reason: str, why: str) -> None:
         machine, inbox = wait.agent

@@ -23,6 +23,8 @@ class MemoryEngine:
         """With what TTL each message was given to a stream."""
         self.number = 0
         self.buckets: dict[str, dict[str, bytes]] = {}
+        self.deleted: set[tuple[str, str]] = set()
+        """The keys of buckets that were deleted, and not only lost."""
         self.grew = asyncio.Condition()
         self.acknowledged: list[int] = []
         self.loses_answers = False
@@ -174,10 +176,15 @@ class MemoryBus:
     async def put(self, bucket: str, key: str, value: bytes) -> None:
         self._require()
         self._engine.buckets.setdefault(bucket, {})[key] = value
+        self._engine.deleted.discard((bucket, key))
 
     async def get(self, bucket: str, key: str) -> bytes | None:
         self._require()
         return self._engine.buckets.get(bucket, {}).get(key)
+
+    async def is_deleted(self, bucket: str, key: str) -> bool:
+        self._require()
+        return (bucket, key) in self._engine.deleted
 
     async def keys(self, bucket: str) -> list[str]:
         self._require()
@@ -186,6 +193,7 @@ class MemoryBus:
     async def delete(self, bucket: str, key: str) -> None:
         self._require()
         self._engine.buckets.get(bucket, {}).pop(key, None)
+        self._engine.deleted.add((bucket, key))
 
     async def watch(self, bucket: str) -> AsyncGenerator[tuple[str, bytes | None], None]:
         for key, value in tuple(self._engine.buckets.get(bucket, {}).items()):

@@ -184,15 +184,18 @@ class BusConformance(ABC):
 
     async def test_a_value_is_read_as_it_was_put(self, pair: Pair) -> None:
         assert await pair.box2.get(names.INCARNATIONS, pair.laptop_name) is None
+        assert not await pair.box2.is_deleted(names.INCARNATIONS, pair.laptop_name)
         await pair.laptop.put(names.INCARNATIONS, pair.laptop_name, b"\x00one")
         await pair.laptop.put(names.INCARNATIONS, pair.laptop_name, b"\x00two")
 
         assert await pair.box2.get(names.INCARNATIONS, pair.laptop_name) == b"\x00two"
         assert pair.laptop_name in await pair.box2.keys(names.INCARNATIONS)
+        assert not await pair.box2.is_deleted(names.INCARNATIONS, pair.laptop_name)
 
         await pair.laptop.delete(names.INCARNATIONS, pair.laptop_name)
 
         assert await pair.box2.get(names.INCARNATIONS, pair.laptop_name) is None
+        assert await pair.box2.is_deleted(names.INCARNATIONS, pair.laptop_name)
 
     async def test_a_watcher_sees_what_is_there_and_then_each_change(self, pair: Pair) -> None:
         ours = (pair.laptop_name, pair.box2_name, "")

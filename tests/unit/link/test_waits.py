@@ -42,6 +42,7 @@ class Box2:
     def __init__(self) -> None:
         self.is_here = True
         self.is_member = True
+        self.was_removed = False
         self.runs: str = "gemini"
         self.task = a_task(state=TaskState.WORKING)
 
@@ -59,6 +60,9 @@ class Box2:
     async def get(self, bucket: str, _key: str) -> bytes | None:
         lasting = Lasting(incarnation=Incarnation(1, "a"))
         return msgspec.json.encode(lasting) if bucket == INCARNATIONS and self.is_member else None
+
+    async def is_deleted(self, _bucket: str, _key: str) -> bool:
+        return self.was_removed
 
 
 class Waits:
@@ -172,6 +176,16 @@ async def test_a_wait_for_a_machine_that_was_removed_ends(tmp_path: Path) -> Non
         waiting = await here.wait_for_gemini()
         await here.sent(waiting, OutboxState.OPEN)
         here.box2.is_here = here.box2.is_member = False
+        here.box2.was_removed = True
 
         assert await here.after(LOST_SECONDS - 1) == []
         assert await here.after(1) == [(waiting.id, "machine_lost")]
+
+
+async def test_a_wait_goes_on_if_the_server_has_lost_what_it_knew_of_a_machine_that_sleeps(tmp_path: Path) -> None:
+    async with link(tmp_path) as here:
+        waiting = await here.wait_for_gemini()
+        await here.sent(waiting, OutboxState.ACCEPTED)
+        here.box2.is_here = here.box2.is_member = False
+
+        assert await here.after(10 * LOST_SECONDS) == []
