@@ -403,7 +403,8 @@ class SendBody(_Struct, frozen=True):
     """The task that the message continues."""
     parent_id: str = ""
     ttl: float | None = None
-    """Seconds from its acceptance until it expires in the agent's queue. No clock of two machines is compared."""
+    """Seconds until it expires in the agent's queue. From its acceptance there at the latest: no clock of two machines
+    is compared, but the relay says how much of it is left (`RelayedMessage.expires_in`)."""
     metadata: dict[str, Any] = {}
     waiting: tuple[str, ...] = ()
     """The inboxes of all who wait behind this message, with their machines."""

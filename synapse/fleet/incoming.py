@@ -223,6 +223,7 @@ class Incoming:
                     task_id=message.task_id,
                     queue=message.queue,
                     body=message.body,
+                    expires_in=message.expires_in,
                 )
             case MessageKind.SEND:
                 call = FindTask(machine=machine, message_id=message.message_id)
@@ -323,7 +324,7 @@ class Incoming:
             kind=MessageKind.SEND,
             target="",
             task_id=message.task_id,
-            body=b"",
+            body=message.body,
             queue=False,
             state=OutboxState.SETTLED,
             created_at=now,

@@ -183,7 +183,7 @@ class Outgoing:
                 kind=MessageKind.ENDED,
                 target="",
                 task_id=one.task_id,
-                body=b"",
+                body=one.waiter,
                 queue=True,
                 state=OutboxState.OPEN,
                 created_at=now,
@@ -356,6 +356,7 @@ class Outgoing:
             queue=row.queue,
             # A cancel may come first: the task that it leaves is of the one who sent the message.
             body=without_text(row.body) if is_void else row.body,
+            expires_in=max(0.0, row.expires_at - self._context.now) if row.kind == MessageKind.SEND else None,
             end=row.end,
             ends=row.ends,
             expired=is_void and row.why == EXPIRED,
@@ -656,7 +657,7 @@ class Outgoing:
     def _keep(self, sending: _Sending) -> None:
         row = sending.row
         self._sending[row.message_id] = sending
-        self._held_bytes += len(row.body)
+        self._held_bytes += _held(row)
         if row.state is OutboxState.OPEN:
             self._open.setdefault(row.to, {})[row.n] = row.message_id
         self._schedule(sending, self._context.now)
@@ -664,7 +665,7 @@ class Outgoing:
     def _forget(self, row: OutboxRow) -> None:
         """Forgets a message for which nothing is left to do."""
         del self._sending[row.message_id]
-        self._held_bytes -= len(row.body)
+        self._held_bytes -= _held(row)
 
     def _leave_open(self, row: OutboxRow) -> None:
         """Notes that a message is not open any more. The next one to each agent it may be for need not wait for it."""
@@ -742,3 +743,8 @@ def _decoded(reply: bytes | None) -> object:
         return decode_relay(reply)
     except UnreadableBody:
         return None
+
+
+def _held(row: OutboxRow) -> int:
+    """Returns how much a row counts for the limit in bytes; the ends of other machines' tasks do not."""
+    return 0 if row.kind == MessageKind.ENDED else len(row.body)

@@ -404,6 +404,8 @@ class EndedTask:
     message_id: str
     task_id: str
     end: End
+    waiter: bytes = b""
+    """The link's JSON of who waits for the end, for a sender whose outbox has lost the message."""
 
 
 @frozen
@@ -518,6 +520,8 @@ class OpenTask:
     task_id: str
     queue: bool
     body: bytes
+    expires_in: float | None = None
+    """In how many seconds the message expires at its sender; None from a machine of an earlier version."""
 
 
 @frozen

@@ -79,6 +79,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_ANSWER: Final = 512 * 1024
 """How many bytes an answer has at most that goes to another machine, perhaps by mail; the server carries 1 MiB."""
+LEAST_TTL: Final = 0.1
 _BEGINNING: Final = 64 * 1024
 """How many characters of a larger answer are sent, and of a note; each has six bytes at most."""
 NOT_DELIVERED: Final = "answer_not_delivered"
@@ -462,7 +463,9 @@ def sent_message(call: OpenTask, here: str) -> tuple[SendMessage, Caller]:
         ) from error
     metadata: dict[str, Any] = dict(body.metadata)
     if body.ttl is not None:
-        metadata["ttl"] = body.ttl
+        # The time in the outbox counts. What is nearly over is still given to the host, which lets it expire.
+        left = body.ttl if call.expires_in is None else max(call.expires_in, LEAST_TTL)
+        metadata["ttl"] = min(body.ttl, left)
     request = SendMessage(
         message=message_of(body, call.message_id),
         dialect=body.dialect or "synapse",

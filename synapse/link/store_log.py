@@ -13,12 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from synapse.core.address import split_inbox
 from synapse.core.caller import MACHINE_SCOPE
 from synapse.core.errors import StoreFailed, TaskNotFound, WaitCycle
 from synapse.core.message import Role
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.waiting import pause
+from synapse.fleet.asks import SendBody, encode_send_body
 from synapse.fleet.log import PIECE, LogRow, PieceAnswer, data_digest
 from synapse.fleet.relay_io import EndedTask, StoreMark, Tailed
 from synapse.link.deliveries import end_of
@@ -148,9 +150,9 @@ class LogTail:
             task = await self._store.load(task_id)
             # A request that closes a cycle of waits has a task, but its sender was told that it is refused.
             if task.state.is_terminal and task.reason != WaitCycle.code:
-                machine, end = task.scope.removeprefix(MACHINE_SCOPE), end_of(task)
+                machine, end, waiter = task.scope.removeprefix(MACHINE_SCOPE), end_of(task), _waiter_of(task)
                 return [
-                    EndedTask(machine=machine, message_id=message_id, task_id=task.id, end=end)
+                    EndedTask(machine=machine, message_id=message_id, task_id=task.id, end=end, waiter=waiter)
                     for message_id in await self._claimed_by(task)
                 ]
         return []
@@ -161,6 +163,15 @@ class LogTail:
         claims = {one: await self._store.find_message(task.inbox, task.scope, one) for one in later if one}
         mine = (one for one, known in claims.items() if known is not None and known.task_id == task.id)
         return [task.message.message_id, *mine]
+
+
+def _waiter_of(task: Task) -> bytes:
+    """Returns who waits for a task, as its message said it; empty if nobody does."""
+    waiting = task.reply_to.task_id if task.reply_to is not None else ""
+    inbox, _ = split_inbox(task.sender.inbox)
+    if not waiting or not inbox:
+        return b""
+    return encode_send_body(SendBody(parts=(), sender_inbox=inbox, sender_task_id=waiting, response_expected=True))
 
 
 def _mark_at(connection: sqlite3.Connection, seq: int) -> str:

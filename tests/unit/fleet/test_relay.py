@@ -413,6 +413,38 @@ def test_each_message_of_a_task_that_has_ended_is_told_its_end() -> None:
     assert sorted(one.ends for one in shell.requested().values()) == ["theirs-1", "theirs-2"]
 
 
+def test_the_end_of_a_task_names_who_waits_for_it() -> None:
+    shell = connected()
+    end = EndedTask(task_id="t", machine="box2", message_id="theirs-1", end=End(state="completed"), waiter=b"me")
+
+    shell.give(Tailed(seq=1, mark="", ended=(end,)))
+
+    [sent] = shell.requested().values()
+    assert sent.body == end.waiter
+
+
+def test_the_end_of_a_task_takes_no_bytes_from_messages() -> None:
+    shell = Shell(limits=OutboxLimits(total_bytes=100))
+    end = EndedTask(task_id="t", machine="box2", message_id="theirs-1", end=End(state="completed"), waiter=b"x" * 99)
+
+    shell.give(Tailed(seq=1, mark="", ended=(end,)))
+
+    assert reported(shell, "m1") == (OutboxState.OPEN, "")
+
+
+def test_a_message_tells_how_long_it_has_until_it_expires() -> None:
+    shell = connected()
+    shell.submit(queue=True, expires_in=60.0)
+    request = shell.take(RequestPeer)
+    shell.give(PeerAnswered(token=request.token, nobody=True))
+    shell.now += 55.0
+
+    shell.give(PeerSeen(machine="box2", incarnation=THEM))
+
+    [sent] = shell.requested().values()
+    assert sent.expires_in == 5.0
+
+
 def test_messages_whose_tasks_have_not_ended_hold_no_more_bytes_than_they_may() -> None:
     shell = connected_with(OutboxLimits(total_bytes=100))
     shell.submit(body=b"x" * 60)
@@ -814,10 +846,10 @@ def test_a_clock_that_is_set_back_does_not_stop_the_retries() -> None:
 
 def test_a_message_is_answered_only_after_it_is_committed_as_handled() -> None:
     shell = connected()
-    shell.receive(message())
+    shell.receive(message(expires_in=5.0))
     call = shell.take(AskHost)
     assert call.call == OpenTask(
-        machine="box2", message_id="theirs-1", target="claude", task_id="t1", queue=False, body=b""
+        machine="box2", message_id="theirs-1", target="claude", task_id="t1", queue=False, body=b"", expires_in=5.0
     )
 
     effects = shell.relay.step(100.0, HostAnswered(token=call.token, outcome=HostAccepted(task_id="t1")))
@@ -1027,6 +1059,16 @@ def test_an_end_is_told_again_to_a_restored_store() -> None:
     shell.receive(message(kind=MessageKind.ENDED, ends="m", end=End(state="completed")))
 
     assert isinstance(shell.take(AskHost).call, TellEnd)
+
+
+def test_an_end_whose_message_the_outbox_has_lost_goes_to_the_waiter_that_it_names() -> None:
+    shell = connected()
+
+    shell.receive(message(kind=MessageKind.ENDED, ends="m", end=End(state="completed"), body=b"who waits"))
+
+    call = shell.take(AskHost).call
+    assert isinstance(call, TellEnd)
+    assert call.row.body == b"who waits"
 
 
 def test_a_kind_of_a_newer_version_is_refused_with_a_sentence() -> None:

@@ -47,7 +47,7 @@ from synapse.fleet.relay_io import (
 )
 from synapse.fleet.wire import End, Incarnation
 from synapse.host.stopped import stopped_tasks
-from synapse.link.deliveries import AgentFinder, Deliveries, end_of
+from synapse.link.deliveries import LEAST_TTL, AgentFinder, Deliveries, end_of
 from synapse.tasks.admission import message_digest
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import handed, moved, numbered, opened
@@ -120,6 +120,16 @@ async def test_a_message_goes_to_its_host_for_a_caller_of_its_machine(tmp_path: 
             "synapse-claude-8100",
         )
         assert not caller.sees_all
+
+
+async def test_a_message_that_has_waited_in_the_outbox_expires_no_later_for_that(tmp_path: Path) -> None:
+    async with world(tmp_path, CODEX) as here:
+        for expires_in in (5.0, 0.0, 3600.0):
+            call = replace(OPEN, message_id=f"m-{expires_in}", expires_in=expires_in)
+            assert isinstance(await here.deliveries.ask(call), HostAccepted)
+
+        ttls = [request.metadata["ttl"] for request, _ in here.hosts.commands if isinstance(request, SendMessage)]
+        assert ttls == [5.0, LEAST_TTL, 60.0]
 
 
 async def test_a_message_that_any_inbox_has_is_not_sent_again(tmp_path: Path) -> None:

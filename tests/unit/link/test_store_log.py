@@ -16,8 +16,11 @@ import pytest
 from synapse.core.caller import MACHINE_SCOPE
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.message import Sender
+from synapse.core.task import ReplyTo, Task, TaskId, TaskState
+from synapse.core.task_metadata import opening_metadata
 from synapse.core.waiting import pause
+from synapse.fleet.asks import decode_send_body
 from synapse.fleet.log import (
     PIECE,
     START,
@@ -108,6 +111,22 @@ async def test_the_end_of_a_task_of_another_machine_reaches_the_relay(tmp_path: 
         [ended] = [one for event in here.shell.given for one in event.ended]
         assert (ended.machine, ended.task_id, ended.end.state) == ("laptop", numbered(1), "completed")
         assert ended.message_id == f"message of {numbered(1)}"
+
+
+async def test_the_end_of_a_task_says_who_waits_for_it_on_the_other_machine(tmp_path: Path) -> None:
+    sender = Sender(sender_id="synapse-claude-8100@laptop", inbox="laptop!claude@/proj")
+    metadata = opening_metadata({}, sender, verified=True, reply_to=ReplyTo(task_id=numbered(9)))
+    async with world(tmp_path) as here:
+        await here.record(opened(numbered(1), scope=MACHINE_SCOPE + "laptop", metadata=metadata))
+        await here.record(opened(numbered(2), scope=MACHINE_SCOPE + "laptop"))
+        for number in (1, 2):
+            await here.record(moved(TaskState.COMPLETED, numbered(number)))
+        await here.tailed_to_end()
+
+        one, other = [one for event in here.shell.given for one in event.ended]
+        waiter = decode_send_body(one.waiter)
+        assert (waiter.sender_inbox, waiter.sender_task_id) == ("claude@/proj", numbered(9))
+        assert other.waiter == b""
 
 
 async def test_the_end_of_a_task_that_was_continued_is_told_for_each_message_of_its_machine(tmp_path: Path) -> None:
