@@ -16,7 +16,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -229,6 +229,8 @@ class Connection:
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
     ) -> None:
         """Sends a message. Raises TooLarge, NotConnected."""
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         try:
             await self.client.publish(subject, body, reply, dict(headers) if headers else None)
         except nats_errors.MaxPayloadError:
@@ -236,9 +238,19 @@ class Connection:
             raise TooLarge(f"the message has {len(body)} bytes, and the server takes {limit}") from None
         except (nats_errors.Error, OSError) as error:
             raise NotConnected(f"the message was not sent: {error}") from error
+        if task is not None and task.cancelling() > cancellations:
+            # nats-py keeps a cancellation to itself while it waits for a slow line.
+            raise asyncio.CancelledError
 
     async def messages(self, subject: str) -> AsyncGenerator[Msg, None]:
         """Yields the messages on a subject. Raises NotAllowed, or NotConnected when the connection is lost."""
+        async with self._inbox(subject) as inbox:
+            while True:
+                yield await inbox.get()
+
+    @asynccontextmanager
+    async def _inbox(self, subject: str) -> AsyncGenerator[_Inbox, None]:
+        """Listens on a subject for the length of a block. Raises NotConnected."""
         inbox = _Inbox()
         self._subscribed.setdefault(subject.lower(), []).append(inbox)
         subscription: Subscription | None = None
@@ -249,8 +261,7 @@ class Connection:
                 raise NotConnected(str(error)) from error
             if self._lost.done():
                 raise NotConnected(self._lost.result())
-            while True:
-                yield await inbox.get()
+            yield inbox
         finally:
             self._subscribed[subject.lower()].remove(inbox)
             if subscription is not None and not self._lost.done():
@@ -261,33 +272,25 @@ class Connection:
         """Yields what a pull consumer delivers; `request` is the subject that asks it. Raises BusError."""
         reply = names.inbox_subject(self._machine, names.ENGINE, secrets.token_hex(16))
         wanted = {"batch": BATCH, "expires": _PULL_SECONDS * SECOND, "idle_heartbeat": _HEARTBEAT_SECONDS * SECOND}
-        async with aclosing(self.messages(reply)) as messages:
-            coming = asyncio.ensure_future(anext(messages))
-            try:
-                # The subscription goes out with the first step of the generator.
-                await asyncio.sleep(0)  # noqa: TID251 - lets that step run
-                left = 0
-                while True:
-                    if not left:
-                        await self.publish(request, json.dumps(wanted).encode(), None, reply)
-                        left = BATCH
-                    done, _ = await asyncio.wait({coming}, timeout=_MISSED_SECONDS)
-                    if not done:
-                        raise NoReply("the consumer is silent")
-                    message = await coming
-                    coming = asyncio.ensure_future(anext(messages))
-                    status = status_of(message)
-                    if not status:
-                        left -= 1
-                        yield message
-                    elif status in (404, 408):
-                        left = 0
-                    elif status != 100:
-                        raise NoStream(f"the consumer is gone ({(message.headers or {}).get(DESCRIPTION, status)})")
-            finally:
-                coming.cancel()
-                with suppress(asyncio.CancelledError, BusError, StopAsyncIteration):
-                    await coming
+        async with self._inbox(reply) as inbox:
+            left = 0
+            while True:
+                if not left:
+                    await self.publish(request, json.dumps(wanted).encode(), None, reply)
+                    left = BATCH
+                try:
+                    async with asyncio.timeout(_MISSED_SECONDS):
+                        message = await inbox.get()
+                except TimeoutError:
+                    raise NoReply("the consumer is silent") from None
+                status = status_of(message)
+                if not status:
+                    left -= 1
+                    yield message
+                elif status in (404, 408):
+                    left = 0
+                elif status != 100:
+                    raise NoStream(f"the consumer is gone ({(message.headers or {}).get(DESCRIPTION, status)})")
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._calls.get(message.subject.rpartition(".")[2], ("", None))

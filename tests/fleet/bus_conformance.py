@@ -56,6 +56,14 @@ async def ask(bus: Bus, subject: str, body: bytes) -> bytes:
                 await pause(0)
 
 
+async def read_once_and_rest(bus: Bus, is_closing: asyncio.Event) -> None:
+    """Reads what a bucket has, and waits for ever."""
+    async with aclosing(bus.watch(names.PRESENCE)) as watched:
+        await first(watched, lambda change: not change[0])
+        is_closing.set()
+    await asyncio.Event().wait()
+
+
 class BusConformance(ABC):
     """The promises of the port."""
 
@@ -216,6 +224,20 @@ class BusConformance(ABC):
             (pair.box2_name, b"here too"),
             (pair.laptop_name, None),
         ]
+
+    async def test_a_reader_that_is_canceled_ends_also_while_it_closes(self, pair: Pair) -> None:
+        await pair.laptop.put(names.PRESENCE, pair.laptop_name, b"here")
+        for steps in range(8):
+            is_closing = asyncio.Event()
+            reader = asyncio.create_task(read_once_and_rest(pair.laptop, is_closing))
+            await is_closing.wait()
+            for _ in range(steps):
+                await pause(0)
+
+            reader.cancel()
+            await asyncio.wait({reader}, timeout=BOUND)
+
+            assert reader.cancelled(), steps
 
     async def test_a_bus_tells_that_it_is_connected(self, pair: Pair) -> None:
         assert pair.laptop.connected

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -213,6 +215,32 @@ async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) ->
             # An acknowledgement may be lost with the server; then the mail comes again.
             await first(mails, lambda mail: mail.body == b"after")
             assert await first(watched, lambda change: change[1] is not None) == ("laptop", b"back")
+
+
+async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
+            await bus.wait_connected(BOUND)
+            sent: list[int] = []
+            os.kill(server.process.pid, signal.SIGSTOP)
+            sending = asyncio.create_task(flood(bus, sent))
+            before = -1
+            while before != len(sent):
+                before = len(sent)
+                await pause(0.1)
+
+            sending.cancel()
+            await asyncio.wait({sending}, timeout=BOUND)
+
+            assert sending.cancelled()
+
+
+async def flood(bus: NatsBus, sent: list[int]) -> None:
+    """Publishes until the line takes no more, and notes each message that was taken."""
+    while True:
+        await bus.publish(names.relay_subject("box2", "laptop"), b"x" * 1_000_000)
+        sent.append(1)
+        await pause(0)
 
 
 async def test_what_the_server_was_made_to_write_over_an_entry_is_a_loss_for_its_machine_alone(tmp_path: Path) -> None:
