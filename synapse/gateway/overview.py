@@ -302,7 +302,7 @@ class Overviews:
 
     async def mark_seen(self, agent: str, until: datetime, caller: Caller) -> None:
         """Records that a person has seen the agent's answers. Raises Forbidden for all others, and AgentNotFound."""
-        if not (caller.session_id or caller.is_person):
+        if not (caller.is_dashboard or caller.is_person):
             raise Forbidden("only people see answers", hint="`synapse dashboard` opens the page of a person")
         found = self._directory.find(agent)
         if found is None:
@@ -384,6 +384,8 @@ class Overviews:
         task = row["task"]
         named = {need["task_id"] or "" for need in row["needs"]} | {one["task_id"] for one in row["owes"]}
         visible = await self._visible(named | ({task["id"]} if task else set()), caller)
+        if caller.sees_all:
+            return limited_row(row, visible, row["queue"])
         waiting = TaskQuery(inbox=self._inbox_of(row["id"]), scope=caller.scope, states=_WAITING, limit=1)
         return limited_row(row, visible, (await self._store.list(waiting)).total)
 
@@ -425,7 +427,7 @@ def _sees_all_of(agent: str, caller: Caller) -> bool:
     people, who may decide; its link would not tell agents here.
     """
     if split_machine(agent)[1]:
-        return caller.may_decide or bool(caller.session_id) or (caller.sees_all and caller.is_granted(APPROVE))
+        return caller.may_decide or caller.is_dashboard or (caller.sees_all and caller.is_granted(APPROVE))
     return not visible_scope(caller) or caller.is_own_user
 
 

@@ -58,6 +58,7 @@ from tests.fakes.harness import AgentHarness, working
 from tests.fakes.memory_store import MemoryStore
 
 SESSION = Caller(scope=LOCAL_SCOPE, sees_all=True, actions=frozenset({READ}), name="dashboard", session_id="s1")
+SESSION_ELSEWHERE = Caller(scope="session:s2", actions=frozenset({READ}), name="dashboard@box3", session_id="s2")
 ONLY_ADA = replace(OPERATOR, agents=frozenset({"ada"}))
 
 
@@ -403,12 +404,13 @@ async def test_a_process_that_is_no_persons_sees_nothing_of_what_another_machine
     [
         (PERSON_HERE, True),
         (replace(SESSION, actions=frozenset({READ})), True),
+        (SESSION_ELSEWHERE, False),
         (replace(OPERATOR, actions=frozenset({READ, "approve"})), True),
         (OPERATOR, False),
         (AGENT_HERE, False),
         (Caller(is_owner=True), False),
     ],
-    ids=["person", "session", "operator who approves", "operator", "agent", "owner"],
+    ids=["person", "session", "session elsewhere", "operator who approves", "operator", "agent", "owner"],
 )
 async def test_the_whole_status_of_another_machine_is_for_those_who_decide(caller: Caller, sees: bool) -> None:
     async with fleet_world() as here:
@@ -416,7 +418,27 @@ async def test_the_whole_status_of_another_machine_is_for_those_who_decide(calle
         near = await here.ask(GetAgentOverview("ada"), caller)
 
         assert ("why" in far.status) is sees
-        assert "why" in near.status
+        assert ("why" in near.status) is (caller is not SESSION_ELSEWHERE)
+
+
+async def test_the_queue_of_an_agent_elsewhere_counts_the_tasks_that_the_caller_may_list() -> None:
+    driver = FakeDriver(lambda _: [Typing(), Failed("never", "reached")])
+    driver.holds_before = Failed
+    driver.go_on.clear()
+    async with fleet_world(driver) as here, asyncio.timeout(BOUND):
+        for number in range(3):
+            await here.desks["carl"].send(f"message {number}", caller=Caller(via_socket=True))
+
+        async def queue(caller: Caller) -> int:
+            told = await here.ask(GetOverview(), caller)
+            queued: int = next(row["queue"] for row in told.rows if row["id"] == "carl@box2")
+            return queued
+
+        while await queue(PERSON_HERE) != 2:
+            await pause(0.01)
+
+        assert (await queue(OPERATOR), await queue(LAPTOP)) == (2, 0)
+        driver.go_on.set()
 
 
 async def test_an_answer_to_another_caller_needs_nobody_here() -> None:
@@ -465,7 +487,13 @@ async def test_a_person_who_has_seen_the_answers_is_needed_no_more(tmp_path: Pat
 
 async def test_only_people_see_answers(tmp_path: Path) -> None:
     async with world(home=tmp_path) as here:
-        for caller in (LAPTOP, OPERATOR, Caller(is_owner=True), Caller(via_socket=True, agent_id="a")):
+        for caller in (
+            LAPTOP,
+            OPERATOR,
+            SESSION_ELSEWHERE,
+            Caller(is_owner=True),
+            Caller(via_socket=True, agent_id="a"),
+        ):
             with pytest.raises(Forbidden):
                 await here.ask(MarkSeen(agent="ada", until=here.clock.now()), caller)
 
