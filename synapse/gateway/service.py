@@ -221,12 +221,13 @@ class GatewayService:
 
 
 def limited_to_own(caller: Caller, machine: str) -> Caller:
-    """Returns the caller. A process of the gateway's user that is no person's sees only own tasks on other machines.
+    """Returns the caller. One of the user's scope that is no person sees only own tasks on other machines.
 
-    The link of `machine`, the gateway's, gives it no more: another machine tells people what it does not tell agents.
+    The users of those machines have the same scope in the replica. Processes that are not a person's get no more from
+    the link of `machine`, the gateway's, either; an API key of that scope means the tasks of this machine's user.
     """
-    is_process = caller.scope == LOCAL_SCOPE and not caller.name and not caller.sees_all
-    return replace(caller, only_from=machine) if machine and is_process and not caller.may_decide else caller
+    is_users = caller.scope == LOCAL_SCOPE and not caller.sees_all
+    return replace(caller, only_from=machine) if machine and is_users and not caller.may_decide else caller
 
 
 def _visible(page: TaskPage, caller: Caller) -> TaskPage:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.caller import Caller
+from synapse.core.caller import CANCEL, READ, SEND, Caller
 from synapse.core.errors import AgentNotFound, Forbidden, PersonRequired, TaskNotFound, UnsupportedOperation
 from synapse.core.requests import (
     CancelTask,
@@ -210,11 +210,19 @@ async def test_a_host_speaks_for_others_only_to_a_person_on_its_socket() -> None
             await harness.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))
 
 
-AGENT_HERE = Caller(via_socket=True, agent_id=ADA.agent_id)
-
-
-@pytest.mark.parametrize("caller", [AGENT_HERE, Caller(via_socket=True, doubt="it has exited"), Caller(is_owner=True)])
-async def test_a_process_that_is_no_persons_finds_only_own_tasks_on_other_machines(caller: Caller) -> None:
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Caller(via_socket=True, agent_id=ADA.agent_id),
+        Caller(via_socket=True, doubt="it has exited"),
+        Caller(is_owner=True),
+        Caller(name="ci", key_id="0123456789ab", actions=frozenset({READ, SEND, CANCEL})),
+    ],
+    ids=["agent", "unproven", "owner", "key of the user's scope"],
+)
+async def test_a_caller_of_the_users_scope_that_is_no_person_finds_only_own_tasks_on_other_machines(
+    caller: Caller,
+) -> None:
     async with fleet_world() as here:
         theirs = await here.desks["carl"].finished(await here.desks["carl"].send("secret", caller=Caller()))
         relayed = Caller(scope="machine:hub", machine="hub", remote_sender=ADA.agent_id)
