@@ -50,6 +50,8 @@ class ResolveAgent(_Struct, frozen=True, tag="resolve"):
     target: str
     queue: bool = False
     """Also an agent that does not run now, but has tasks: messages can be kept for it."""
+    exact: bool = False
+    """Only the agent of exactly this inbox, name or id: the keys of gateways name agents so."""
 
 
 class ListRemoteAgents(_Struct, frozen=True, tag="agents"):

@@ -74,6 +74,7 @@ QUEUE: Final = "queue"
 KEEP_HINT: Final = (
     "send the message again with the header `Synapse-Queue: true`: it is kept until the machine is back, for a day"
 )
+LATER_HINT: Final = "try again when the machine is back; `synapse fleet status` shows the machines"
 _SAME_ID_HINT: Final = (
     "send it again with the message id '{}': a message is never taken twice; or look first, at the tasks of the agent"
 )
@@ -174,7 +175,7 @@ class RemoteAgents:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         return found.status
 
-    def require_present(self, machine: str) -> None:
+    def require_present(self, machine: str, *, hint: str = "") -> None:
         """Raises LinkDown, MachineAway or MachineNotFound unless the machine can be reached, as far as is known."""
         if self.problem:
             why = self.problem.removeprefix(CUT_OFF)
@@ -184,7 +185,7 @@ class RemoteAgents:
             names = ", ".join(sorted(self._machines))
             raise MachineNotFound(f"the fleet has no machine '{machine}'", hint=f"machines: {names}" if names else "")
         if not known.present:
-            raise MachineAway(machine, known.since, hint=KEEP_HINT)
+            raise MachineAway(machine, known.since, hint=hint or LATER_HINT)
 
     def absent(self, name: str, *, keeps: bool) -> GatewayAgent | None:
         """Returns an agent that is not listed, so that the link keeps a message for it; None for a local name.
@@ -195,7 +196,7 @@ class RemoteAgents:
         if not machine:
             return None
         if not keeps:
-            self.require_present(machine)
+            self.require_present(machine, hint=KEEP_HINT)
             raise _no_agent(name)
         if machine not in self._machines and not self.problem:
             self.require_present(machine)
@@ -207,7 +208,7 @@ class RemoteAgents:
 
         With `keeps`, also an agent that does not run, or whose machine is away.
         """
-        body = encode({"target": name, "queue": keeps}).encode()
+        body = encode({"target": name, "queue": keeps, "exact": True}).encode()
         try:
             entry = entry_from(object_in(await self.ask_link("POST", "/fleet/proxies", body), "agent"))
         except (AgentNotFound, AmbiguousTarget) as error:
@@ -216,7 +217,7 @@ class RemoteAgents:
         if entry is None or not entry.socket:
             raise AgentFailed("the link answered with an agent that cannot be understood", hint=_LINK_HINT)
         if name not in (entry.name, entry.agent_id):
-            # The link finds agents as a command line does, also by their profile. Keys name them exactly.
+            # A link of an earlier version finds agents as a command line does, also by their profile.
             raise _no_agent(name)
         return entry
 
@@ -372,14 +373,15 @@ class RemoteHosts:
         Raises MachineAway at once for a machine that is known to be away, unless the message is to be kept.
         """
         keeps = isinstance(request, SendMessage) and request.metadata.get(QUEUE) is True
+        hint = KEEP_HINT if isinstance(request, SendMessage) else LATER_HINT
         if not keeps:
-            self._agents.require_present(split_machine(agent.name)[1])
+            self._agents.require_present(split_machine(agent.name)[1], hint=hint)
         # The tasks of an agent that does not run can be canceled, changed and deleted.
         keeps = keeps or isinstance(request, CancelTask | ChangeTask | DeleteTask)
         try:
             return await self._command(agent, request, caller, keeps=keeps)
         except MachineAway as error:
-            error.hint = KEEP_HINT
+            error.hint = hint
             raise
 
     async def status(self, agent: AgentEntry) -> AgentStatus:

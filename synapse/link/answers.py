@@ -269,10 +269,14 @@ class Answers:
         return self._instance
 
     async def _resolve(self, _machine: str, ask: asks.ResolveAgent) -> asks.AgentResolved:
+        finder = self._finder
+        find, find_stopped = (
+            (finder.running_exactly, finder.stopped_exactly) if ask.exact else (finder.running, finder.stopped)
+        )
         try:
-            return asks.AgentResolved(agent=open_fields(await self._finder.running(ask.target)))
+            return asks.AgentResolved(agent=open_fields(await find(ask.target)))
         except AgentNotFound:
-            stopped = await self._finder.stopped(ask.target) if ask.queue else None
+            stopped = await find_stopped(ask.target) if ask.queue else None
             if stopped is None:
                 raise
             return asks.AgentResolved(agent=open_fields(stopped), running=False)

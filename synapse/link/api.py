@@ -2,7 +2,8 @@
 
     GET  /fleet/status               this link, the machines, the outbox, what an operator should see
     GET  /fleet/agents?machine=M     the agents of all machines that are present, or of one; `fresh=1` asks them now
-    POST /fleet/proxies              {"target": …, "queue": false} ─► {"agent": …, "stopped": true} with a proxy socket
+    POST /fleet/proxies              {"target": …, "queue": false, "exact": false} ─► {"agent": …, "stopped": true} with
+                                     a proxy socket
     GET  /fleet/outbox               the messages of this machine to others
     GET  /fleet/outbox/{id}          the task of a message in the outbox, by its whole id, as the store writes tasks
     POST /fleet/outbox/cancel        {"task_id": …} ─► the message after it, and the state of its task
@@ -73,6 +74,7 @@ _METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 class _Proxy(msgspec.Struct):
     target: str
     queue: bool = False
+    exact: bool = False
 
 
 class _Cancel(msgspec.Struct):
@@ -181,7 +183,7 @@ class LinkApi:
     async def open_proxy(self, wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         wanted = _read(wire.body, _Proxy, '{"target": "codex@box2"}')
         try:
-            opened = await self._proxies.open(wanted.target, queue=wanted.queue)
+            opened = await self._proxies.open(wanted.target, queue=wanted.queue, exact=wanted.exact)
         except BusError as error:
             raise _link_down(error) from error
         return _json({"agent": opened.entry.shown(), **({"stopped": True} if opened.is_stopped else {})})

@@ -135,10 +135,11 @@ class Proxies:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def open(self, target: str, *, queue: bool) -> OpenedProxy:
+    async def open(self, target: str, *, queue: bool, exact: bool = False) -> OpenedProxy:
         """Opens the proxy socket of an agent on another machine.
 
-        With `queue`, an agent that cannot be asked for now has a proxy too: messages to it are kept.
+        With `queue`, an agent that cannot be asked for now has a proxy too: messages to it are kept. With `exact`, no
+        agent is found by its profile.
 
         Raises:
             InvalidRequest: the target names no other machine.
@@ -150,7 +151,7 @@ class Proxies:
             raise InvalidRequest(f"'{target}' names no agent on another machine", hint="write it as codex@box2")
         if not is_machine_name(machine):
             raise no_machine(machine)
-        found, known_as = await self._resolve(name, machine, queue=queue)
+        found, known_as = await self._resolve(name, machine, queue=queue, exact=exact)
         return found._replace(entry=(await self._proxy(found.entry, machine, known_as)).entry)
 
     async def run(self) -> None:
@@ -173,12 +174,12 @@ class Proxies:
             for proxy in left:
                 await self._close(proxy)
 
-    async def _resolve(self, name: str, machine: str, *, queue: bool) -> tuple[OpenedProxy, str]:
+    async def _resolve(self, name: str, machine: str, *, queue: bool, exact: bool) -> tuple[OpenedProxy, str]:
         """Returns the agent, and how its machine finds it: by its inbox, which outlives a restart, else by the name."""
         try:
             if not queue:
                 self._fleet.client.require_connected()
-            ask = asks.ResolveAgent(target=name, queue=queue)
+            ask = asks.ResolveAgent(target=name, queue=queue, exact=exact)
             found = await self._fleet.client.ask(machine, ask, asks.AgentResolved)
         except SynapseError as error:
             if not queue or not is_loss(error):

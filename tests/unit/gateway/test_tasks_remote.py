@@ -147,7 +147,9 @@ class FakeLinkAgents(RemoteAgents):
                 raise self.recalled
             return {"message": {}, "task": self.recalled}
         assert path == "/fleet/proxies"
-        return self._open_proxy(keeps=json.loads(body)["queue"])
+        asked = json.loads(body)
+        assert asked["exact"], "keys name agents exactly"
+        return self._open_proxy(keeps=asked["queue"])
 
     def _open_proxy(self, *, keeps: bool) -> dict[str, Any]:
         if isinstance(self.found, SynapseError):
@@ -368,6 +370,17 @@ async def test_a_task_of_an_agent_that_has_stopped_is_changed_on_its_machine(
             await world.tasks.delete(request_, LAPTOP)
 
     assert world.proxies.commands[-1] == request_
+
+
+async def test_only_a_message_can_be_kept_for_a_machine_that_is_away(world: World) -> None:
+    task = await world.tasks.of(AGENT).send(say("m-1"), LAPTOP)
+    await world.leave()
+
+    with pytest.raises(MachineAway) as refused:
+        await world.tasks.change(ChangeTask(task_id=task.id, metadata={"a": 1}), LAPTOP)
+
+    assert "Synapse-Queue" not in refused.value.hint
+    assert "when the machine is back" in refused.value.hint
 
 
 async def test_a_proxy_socket_that_names_no_machine_keeps_its_sentence_and_says_how_to_keep_a_message(

@@ -263,6 +263,18 @@ async def test_other_machines_see_neither_processes_nor_sockets_of_agents(tmp_pa
             assert {"pid", "socket", "endpoint", "launch_key", "cli_pid"}.isdisjoint(agent)
 
 
+async def test_a_gateway_finds_a_stopped_agent_though_another_one_has_its_name_as_profile(tmp_path: Path) -> None:
+    bob = AgentEntry("synapse-codex-8121", "codex", name="bob", port=8121, inbox="bob")
+    async with world(tmp_path, entries=(bob,)) as here:
+        by_profile = await here.ask(asks.ResolveAgent(target="codex", queue=True))
+        exactly = await here.ask(asks.ResolveAgent(target="codex", queue=True, exact=True))
+
+        assert (by_profile.agent["inbox"], by_profile.running) == ("bob", True)
+        assert (exactly.agent["inbox"], exactly.running) == ("codex", False)
+        with pytest.raises(AgentNotFound):
+            await here.ask(asks.ResolveAgent(target="codex", exact=True))
+
+
 async def test_an_unknown_agent_is_said_to_be_unknown(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(AgentNotFound):
