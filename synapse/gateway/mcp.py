@@ -255,11 +255,12 @@ class McpEndpoint:
     async def _status(self, given: StatusCall, service: Handler, caller: Caller) -> ToolResult:
         try:
             task = await service.handle(GetTask(given.of, exact=True), caller)
-        except TaskNotFound:
+        except TaskNotFound as missing:
+            unasked = (f"But {missing.hint}.",) if missing.hint else ()
             try:
                 agent = await service.handle(GetAgent(given.of), caller)
             except AgentNotFound:
-                return ToolResult(_NEITHER.format(given.of), is_error=True)
+                return ToolResult(" ".join((_NEITHER.format(given.of), *unasked)), is_error=True)
             return ToolResult(_agent_line(agent))
         return tools.task_status(shown(task), self._agent_name(task))
 
