@@ -31,6 +31,7 @@ from synapse.auth.record_file import (
     text_in,
     texts_in,
 )
+from synapse.core.address import on_machine
 from synapse.core.caller import ACTIONS, READ, Caller, for_good
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken
 from synapse.core.types import Clock
@@ -159,19 +160,19 @@ class KeyFile:
     def is_good_for_webhooks(self, set_by: str) -> bool:
         """Whether the key that set a webhook is valid: `ID`, or `ID@MACHINE` if a gateway of that machine set it.
 
-        The key of another machine is valid until it is known to be revoked or expired: it may be too new to be known
-        here.
+        The key of another machine is valid until it is known to be revoked or expired, however long there has been no
+        connection to the fleet; one that a gateway there has seen may be too new to be known here.
 
         Raises StoreCorrupt, StoreFailed.
         """
         key_id, _, machine = set_by.partition("@")
-        if not machine:
-            key = self.find(key_id)
-            return key is not None and not key.is_expired(self._clock.now())
         key = self._file.current().get(key_id)
-        if key is not None:
-            return not key.is_expired(self._clock.now())
-        return self._fleet is None or not self._fleet.is_known_to_be_gone(key_id)
+        if key is not None and key.is_expired(self._clock.now()):
+            return False
+        if self._fleet is not None:
+            is_known = key is not None or bool(machine) or self._fleet.has(key_id)
+            return is_known and not self._fleet.is_known_to_be_gone(key_id)
+        return key is not None or bool(machine)
 
     def expired_since(self, moment: datetime) -> set[str]:
         """Returns the ids of the keys, of this machine or another, that have expired since then.
@@ -272,9 +273,15 @@ class FleetKeys:
         # The link writes revocations first, so they are read last.
         if self.revocations.has(key_id):
             return None
-        if mirrored is not None:
-            return self._limited(mirrored).record
-        return self._with_own_agents(own) if own is not None else None
+        if mirrored is None:
+            return own
+        # Names need not differ between machines, and an agent that accepts `key.ci` means the key of this one.
+        key = self._limited(mirrored).record
+        return replace(key, name=on_machine(key.name, mirrored.machine))
+
+    def has(self, key_id: str) -> bool:
+        """Whether a key of another machine is mirrored, however old the mirror is."""
+        return key_id in self.file.all()
 
     def is_known_to_be_gone(self, key_id: str) -> bool:
         known = self.file.all().get(key_id)
@@ -286,13 +293,6 @@ class FleetKeys:
             self._limited(one) for one in self.file.fresh().values() if not self.revocations.has(one.record.key_id)
         ]
         return tuple(sorted(found, key=lambda one: (one.record.created_at, one.record.name)))
-
-    def _with_own_agents(self, key: ApiKey) -> ApiKey:
-        """Returns a key of this machine with the agents of this machine by their names here: `ada`, not `ada@hub`."""
-        config = self._rules.current()
-        if key.agents is None or config is None:
-            return key
-        return replace(key, agents=frozenset(name.removesuffix(f"@{config.machine}") for name in key.agents))
 
     def _limited(self, one: Mirrored[ApiKey]) -> Mirrored[ApiKey]:
         """Returns a key of another machine with the rights that it has on this one."""

@@ -20,7 +20,7 @@ import secrets
 import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
@@ -42,6 +42,7 @@ from synapse.auth.jwt import FetchedKeySet, IssuerSecret, JwtAuthenticator, KeyS
 from synapse.auth.local import loopback_hosts
 from synapse.auth.sessions import SessionAuthenticator
 from synapse.auth.settings import AccessSettings, JwtSettings
+from synapse.core.address import on_machine
 from synapse.core.caller import ANONYMOUS_SCOPE, READ, AuthMethods, Caller
 from synapse.core.errors import CredentialsRefused, Forbidden, InvalidSettings, RateLimited
 from synapse.core.loopback import is_loopback
@@ -124,7 +125,9 @@ class GatewayAuth:
         limits: AuthLimits,
         is_public: Callable[[str], bool] = nothing_is_public,
         sessions: SessionAuthenticator | None = None,
+        machine: str = "",
     ) -> None:
+        """`machine` is the name of this machine in its fleet: credentials may name its agents with it."""
         self.methods = methods
         # First: a page's session counts, and not that its browser is a process of this user.
         self._authenticators = (*([sessions] if sessions is not None else []), *authenticators)
@@ -135,6 +138,7 @@ class GatewayAuth:
         self._names = names
         self._limits = limits
         self._is_public = is_public
+        self._own_suffix = on_machine("", machine)
 
     def admit(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Returns the caller of a request or of a WebSocket.
@@ -224,7 +228,7 @@ class GatewayAuth:
             if isinstance(verdict, Awaitable):
                 return self._authenticate_later(attempt, verdict, authenticators)
             if isinstance(verdict, Caller):
-                return self._within_limits(verdict, verdict.limited_as)
+                return self._accepted(verdict)
             if verdict is not None and verdict.final_hint:
                 # Not counted as an attempt to guess: a page may have many requests under way when its session ends.
                 raise CredentialsRefused(
@@ -238,10 +242,16 @@ class GatewayAuth:
     ) -> Caller:
         verdict = await pending
         if isinstance(verdict, Caller):
-            return self._within_limits(verdict, verdict.limited_as)
+            return self._accepted(verdict)
         attempt.note(verdict)
         caller = self._authenticate(attempt, authenticators)
         return caller if isinstance(caller, Caller) else await caller
+
+    def _accepted(self, caller: Caller) -> Caller:
+        """Returns an authenticated caller with the agents of this machine by their names here: `ada`, not `ada@hub`."""
+        if self._own_suffix and caller.agents is not None:
+            caller = replace(caller, agents=frozenset(name.removesuffix(self._own_suffix) for name in caller.agents))
+        return self._within_limits(caller, caller.limited_as)
 
     def _within_limits(self, caller: Caller, key: str) -> Caller:
         seconds = self._limits.requests.take(key, self._clock.monotonic())
@@ -308,8 +318,9 @@ def build_gateway_auth(  # noqa: PLR0913 - the settings, and what the gateway ke
     tickets: TicketBook | None = None,
     sessions: SessionAuthenticator | None = None,
     is_public: Callable[[str], bool] = nothing_is_public,
+    machine: str = "",
 ) -> GatewayAuth:
-    """Builds the authentication of a gateway from its settings.
+    """Builds the authentication of a gateway from its settings; `machine` is the gateway's own in its fleet.
 
     Raises:
         InvalidSettings: no kind of credentials is enabled, or one cannot be used.
@@ -333,6 +344,7 @@ def build_gateway_auth(  # noqa: PLR0913 - the settings, and what the gateway ke
         ),
         is_public=is_public,
         sessions=sessions,
+        machine=machine,
     )
 
 

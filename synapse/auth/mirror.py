@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -205,7 +205,15 @@ def _encode(revocation: Revocation) -> dict[str, Any]:
 
 
 def _decode(row: Mapping[str, Any]) -> Revocation:
-    return Revocation(record_id=id_in_record(row["id"]), at=moment_in(row["at"]))
+    return Revocation(record_id=id_in_record(row["id"]), at=_revoked_at(row["at"]))
+
+
+def _revoked_at(value: object) -> datetime:
+    """Returns the time of a revocation. One that cannot be read must not bring a credential back: it is never old."""
+    try:
+        return moment_in(value)
+    except (ValueError, TypeError, OverflowError):
+        return datetime.max.replace(tzinfo=UTC)
 
 
 REVOCATIONS: Final = Records(

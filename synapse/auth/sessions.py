@@ -42,6 +42,7 @@ from synapse.auth.record_file import (
     text_in,
     texts_in,
 )
+from synapse.core.address import on_machine
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, SESSION_NAME, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed
 from synapse.core.override import override
@@ -76,8 +77,8 @@ class Session:
     idle: timedelta
     """How long it lasts without being used."""
     actions: frozenset[str]
-    is_this_users: bool = True
-    """Whether it is a session of this machine's user, who sees all tasks. One of another machine may be neither."""
+    limited_to: str = ""
+    """The other machine that it is of, if that may not read all here; empty for a session that sees all tasks."""
 
     def ends_at(self, last_used: datetime | None) -> datetime:
         """Returns when it ends if it is not used any more."""
@@ -93,10 +94,10 @@ class Session:
         A session of a machine that may not read all here is a caller of its own, who sees its own tasks.
         """
         return Caller(
-            scope=LOCAL_SCOPE if self.is_this_users else f"session:{self.session_id}",
-            sees_all=self.is_this_users,
+            scope=f"session:{self.session_id}" if self.limited_to else LOCAL_SCOPE,
+            sees_all=not self.limited_to,
             actions=self.actions,
-            name=SESSION_NAME,
+            name=on_machine(SESSION_NAME, self.limited_to),
             session_id=self.session_id,
             holds=holds,
         )
@@ -141,7 +142,8 @@ class SessionFile:
         if found is None:
             return None
         allowed, session = self._rules.allowed(found.machine), found.record
-        return replace(session, actions=actions_here(session.actions, allowed), is_this_users=READ in allowed)
+        limited_to = "" if READ in allowed else found.machine
+        return replace(session, actions=actions_here(session.actions, allowed), limited_to=limited_to)
 
     def all(self) -> tuple[Session, ...]:
         """Returns the sessions that have not ended, oldest first. Raises StoreCorrupt, StoreFailed."""

@@ -152,6 +152,7 @@ class Gateway:
             tickets=self._tickets,
             sessions=SessionAuthenticator(self._sessions, cookie_name(self._me.port)),
             is_public=self._is_public,
+            machine=self.directory.machine,
         )
         self.service = self._new_service()
         self.grpc_url = ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from synapse.auth.api_keys import KEYS, KEYS_FILE, ApiKey, KeyFile
 from synapse.auth.mirror import REVOCATIONS, Mirrored, MirrorFile, Revocation, Revocations, mark_fresh
 from synapse.auth.record_file import INVALID_RECORD, RecordFile, Records, texts_in
 from synapse.auth.sessions import SESSIONS, SESSIONS_FILE, Session, SessionFile
+from synapse.core.address import on_machine
 from synapse.core.errors import StoreFailed
 from synapse.core.types import Clock
 from synapse.core.waiting import pause
@@ -141,13 +143,14 @@ class KeyMirror:
             machine, _, record = key.partition(".")
             try:
                 if record.startswith(KEY):
-                    keys.append(Mirrored(machine, _decode(KEYS, record, _seen_from(self._me, machine, fields))))
+                    keys.append(Mirrored(machine, _decode(KEYS, record, _with_machines(machine, fields))))
                 elif record.startswith(SESSION):
                     sessions.append(Mirrored(machine, _decode(SESSIONS, record, fields)))
                 elif record.startswith(REVOKED):
                     revoked.append(_decode(REVOCATIONS, record, fields))
             except INVALID_RECORD as error:
                 log.info("credential_not_understood", extra={"key": key, "error": str(error)})
+        keys, sessions = _of_one_machine(keys, KEYS), _of_one_machine(sessions, SESSIONS)
         # Revocations first: a credential must not count for a moment because its revocation comes later.
         Revocations(self._home).add_mirrored(revoked, self._clock.now() - KEEP_REVOCATIONS)
         MirrorFile(self._home, KEYS_FILE, KEYS, self._clock).write(keys)
@@ -223,15 +226,21 @@ def _decode(records: Records[R], record: str, fields: Mapping[str, Any]) -> R:
     return decoded
 
 
-def _seen_from(me: str, machine: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a key of another machine with the agents that it may use by their names here. Raises TypeError.
+def _of_one_machine(found: list[Mirrored[R]], records: Records[R]) -> list[Mirrored[R]]:
+    """Returns the records without those whose id several machines publish: one has forged it to have its tasks."""
+    times = Counter(records.id_of(one.record) for one in found)
+    return [one for one in found if times[records.id_of(one.record)] == 1]
+
+
+def _with_machines(machine: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a key of another machine with the full names of the agents that it may use. Raises TypeError.
 
     A bare name means an agent of the key's own machine, and never one of the same name on this machine.
     """
     if fields.get("agents") is None:
         return dict(fields)
     agents = texts_in(fields["agents"])
-    here = [name.removesuffix(f"@{me}") if "@" in name else f"{name}@{machine}" for name in agents]
+    here = [name if "@" in name else on_machine(name, machine) for name in agents]
     return {**fields, "agents": here}
 
 

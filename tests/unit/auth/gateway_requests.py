@@ -70,6 +70,7 @@ def make_auth(  # noqa: PLR0913 - the rules of who may call
     is_public: Callable[[str], bool] = nothing_is_public,
     limits: AuthLimits | None = None,
     sessions: SessionAuthenticator | None = None,
+    machine: str = "",
 ) -> GatewayAuth:
     known: Sequence[Authenticator] = (KeyAuthenticator(shelf, clock), *authenticators) if shelf else authenticators
     return GatewayAuth(
@@ -80,6 +81,7 @@ def make_auth(  # noqa: PLR0913 - the rules of who may call
         limits=limits or AuthLimits(),
         is_public=is_public,
         sessions=sessions,
+        machine=machine,
     )
 
 

@@ -34,8 +34,9 @@ class Password:
 
     unguessable = False
 
-    def __init__(self) -> None:
+    def __init__(self, agents: frozenset[str] | None = None) -> None:
         self.asked = 0
+        self._agents = agents
 
     def authenticate(self, credentials: Credentials) -> Awaitable[Verdict]:
         self.asked += 1
@@ -46,7 +47,7 @@ class Password:
         if not credentials.bearer:
             return None
         return (
-            Caller(scope="custom:anne", name="anne")
+            Caller(scope="custom:anne", name="anne", agents=self._agents)
             if credentials.bearer == "please"
             else Refusal("that is not the word")
         )
@@ -74,6 +75,18 @@ def test_a_key_is_accepted_as_a_bearer_token_and_in_its_own_header(
     key_id = "000000000000"
     assert caller == Caller(scope=f"key:{key_id}", name="ci", actions=frozenset({"read"}), key_id=key_id)
     assert shelf.used == ["000000000000"]
+
+
+async def test_credentials_may_name_agents_of_this_machine_with_the_machine(clock: FakeClock, shelf: KeyShelf) -> None:
+    agents = frozenset({"ada@gate", "bob@box2", "eve"})
+    text = shelf.add("narrow", agents=agents)
+    auth = make_auth(Password(agents), clock=clock, shelf=shelf, machine="gate")
+
+    for credentials in (text, "please"):
+        caller = await admitted(auth, a_scope(authorization=f"Bearer {credentials}"))
+
+        assert caller.agents == frozenset({"ada", "bob@box2", "eve"})
+        assert caller.holds()
 
 
 def test_a_decision_that_needs_no_waiting_is_returned_directly(clock: FakeClock, shelf: KeyShelf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,13 +11,14 @@ import pytest
 
 from synapse.auth.api_keys import KEYS, KEYS_FILE, ApiKey, Grant, KeyFile
 from synapse.auth.authenticators import Credentials, KeyAuthenticator
-from synapse.auth.mirror import Mirrored, MirrorFile, mark_fresh
+from synapse.auth.mirror import FRESH, STALE_AFTER, Mirrored, MirrorFile, mark_fresh, mirror_folder
 from synapse.auth.policy import check_action
 from synapse.auth.sessions import SESSION_ACTIONS, SESSIONS, SESSIONS_FILE, SessionAuthenticator, SessionFile
 from synapse.config.fleet import FleetConfig, fleet_file, save_fleet
 from synapse.core.caller import ACTIONS, LOCAL_SCOPE, ORDINARY, Caller
-from synapse.core.errors import Forbidden
+from synapse.core.errors import Forbidden, SenderNotAccepted
 from synapse.dialects.paths import DASHBOARD_PATHS
+from synapse.tasks.senders import SenderRule
 from tests.fakes.clock import FakeClock
 
 ALL = frozenset(ACTIONS)
@@ -155,14 +157,46 @@ def test_own_keys_and_sessions_keep_all_their_rights(tmp_path: Path) -> None:
     assert session.caller().is_dashboard
 
 
-def test_a_key_may_name_agents_of_its_own_machine_with_the_machine(tmp_path: Path) -> None:
-    allow(tmp_path)
-    _, text = KeyFile(tmp_path, CLOCK).create("narrow", Grant(agents=frozenset({"ada@gate", "bob@box2", "eve"})))
+@pytest.mark.parametrize("allowed", [(), ("approve", "attach", "read")])
+def test_a_key_of_another_machine_has_not_the_name_of_one_here(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    allow(tmp_path, *allowed)
+    KeyFile(tmp_path, CLOCK).create("operator", Grant())
+    vault = SenderRule("vault", "", ("key.operator",))
+    open_to_box3 = SenderRule("vault", "", ("key.operator@box3",))
+
+    _, text = key_of_box3(tmp_path, Grant())
 
     caller = caller_with(tmp_path, text)
+    with pytest.raises(SenderNotAccepted, match=r"key\.operator@box3"):
+        vault.check(None, caller, ())
+    open_to_box3.check(None, caller, ())
+    (listed,) = KeyFile(tmp_path, CLOCK).mirrored()
+    assert (listed.machine, listed.record.name) == ("box3", "operator")
 
-    assert caller.agents == frozenset({"ada", "bob@box2", "eve"})
-    assert caller.holds()
+
+def test_a_session_of_another_machine_that_may_not_read_all_has_a_name_of_its_own(tmp_path: Path) -> None:
+    allow(tmp_path)
+
+    caller = caller_with_session_of_box3(tmp_path)
+
+    with pytest.raises(SenderNotAccepted):
+        SenderRule("vault", "", ("key.dashboard", "person")).check(None, caller, ())
+    SenderRule("vault", "", ("key.dashboard@box3",)).check(None, caller, ())
+
+
+def test_webhooks_of_another_machines_key_are_called_however_long_the_fleet_is_away(tmp_path: Path) -> None:
+    allow(tmp_path)
+    key, _ = key_of_box3(tmp_path, Grant(expires_at=CLOCK.now() + timedelta(days=1)))
+    clock = FakeClock()
+    keys = KeyFile(tmp_path, clock)
+    stale = clock.now().timestamp() - STALE_AFTER.total_seconds() - 1
+    os.utime(mirror_folder(tmp_path) / FRESH, (stale, stale))
+
+    assert keys.find(key.key_id) is None
+    assert keys.is_good_for_webhooks(key.key_id)
+    assert not keys.is_good_for_webhooks("0" * 12)
+    clock.advance(timedelta(days=1).total_seconds())
+    assert not keys.is_good_for_webhooks(key.key_id)
 
 
 def test_nothing_is_allowed_while_the_file_of_the_fleet_cannot_be_read(tmp_path: Path) -> None:

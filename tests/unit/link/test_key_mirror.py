@@ -72,7 +72,7 @@ NAIVE = "2026-11-19T02:00:00"
 @pytest.mark.parametrize(
     ("entry", "fields"),
     [
-        ("r-00000000000e", {"id": "00000000000e", "at": NAIVE}),
+        ("r-00000000000e", {"at": NAIVE, "id": "00000000000E"}),
         ("k-00000000000e", {"created": NAIVE}),
         ("k-00000000000e", {"expires": NAIVE}),
         ("s-00000000000e", {"created": NAIVE}),
@@ -162,27 +162,56 @@ async def test_an_entry_with_the_id_of_another_credential_counts_for_nothing(tmp
 
 
 @pytest.mark.parametrize("name", ["mirror/revoked.json", "revoked.json"])
-def test_an_invalid_revocation_that_is_on_the_disk_is_skipped(tmp_path: Path, name: str) -> None:
+def test_an_invalid_revocation_that_is_on_the_disk_revokes_what_it_names(tmp_path: Path, name: str) -> None:
     revocations = Revocations(tmp_path)
     revocations.add("00000000000a", CLOCK)
     revocations.add_mirrored([*revocations.own.current().values()], CLOCK.now() - timedelta(days=1))
     path = fleet_folder(tmp_path) / name
     document = json.loads(path.read_text(encoding="utf-8"))
-    document["revoked"].insert(0, {"id": "00000000000e", "at": NAIVE})
+    document["revoked"] = [{"id": "/e", "at": NAIVE}, {"id": "00000000000e", "at": NAIVE}, *document["revoked"]]
     path.write_text(json.dumps(document), encoding="utf-8")
 
     revocations.add("00000000000b", CLOCK)
     revocations.add_mirrored([], CLOCK.now() - timedelta(days=1))
 
-    assert [revocations.has(f"00000000000{one}") for one in "abe"] == [True, True, False]
+    assert [revocations.has(one) for one in ("00000000000a", "00000000000b", "00000000000e", "/e")] == [
+        *[True] * 3,
+        False,
+    ]
 
 
-def test_an_invalid_revocation_of_a_machine_that_is_removed_is_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", "ks")
+async def test_an_id_that_two_machines_publish_counts_for_neither(tmp_path: Path, kind: str) -> None:
+    gate = tmp_path / "gate"
+    save_fleet(gate, FleetConfig(fleet="f", machine="gate", servers=()))
+    key, _ = KeyFile(tmp_path / "box2", CLOCK).create("laptop", Grant())
+    forged, _ = KeyFile(tmp_path / "box9", CLOCK).create("forged", Grant())
+    other, _ = KeyFile(tmp_path / "box3", CLOCK).create("other", Grant())
+    session = SessionFile(tmp_path / "box2", CLOCK).create(frozenset({"read"}), timedelta(hours=1)).session
+    record_id, published, forgery = {
+        "k": (key.key_id, KEYS.encode(key), {**KEYS.encode(forged), "id": key.key_id}),
+        "s": (session.session_id, SESSIONS.encode(session), SESSIONS.encode(session)),
+    }[kind]
+    engine = MemoryEngine()
+    engine.buckets[names.KEYS] = {
+        f"box2.{kind}-{record_id}": json.dumps(published).encode(),
+        f"box9.{kind}-{record_id}": json.dumps(forgery).encode(),
+        f"box3.k-{other.key_id}": json.dumps(KEYS.encode(other)).encode(),
+    }
+
+    async with mirroring(gate, engine.bus("gate")):
+        await until(lambda: KeyFile(gate, CLOCK).find(other.key_id))
+
+        assert KeyFile(gate, CLOCK).find(record_id) is None
+        assert SessionFile(gate, CLOCK).find(record_id) is None
+
+
+def test_a_revocation_of_a_machine_that_is_removed_is_kept(tmp_path: Path) -> None:
     for name, at in (("a", CLOCK.now().isoformat()), ("e", NAIVE)):
         key_id = f"00000000000{name}"
         take_over_revocation(tmp_path, f"box2.r-{key_id}", json.dumps({"id": key_id, "at": at}).encode())
 
-    assert list(Revocations(tmp_path).own.current()) == ["00000000000a"]
+    assert {*Revocations(tmp_path).own.current()} == {"00000000000a", "00000000000e"}
 
 
 async def test_a_revocation_that_is_published_no_more_still_counts(tmp_path: Path) -> None:
