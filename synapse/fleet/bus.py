@@ -111,7 +111,7 @@ class Bus(Protocol):
         ...
 
     async def postpone(self, arrival: Arrival, seconds: float) -> None:
-        """Lets a mail come again after a while."""
+        """Lets a mail come again after a while. One that is postponed again and again may take longer each time."""
         ...
 
     def arrivals(self, subject: str) -> AsyncGenerator[Arrival, None]:

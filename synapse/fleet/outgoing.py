@@ -7,6 +7,7 @@ their machine has not been there for thirty days, they are uncertain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -72,6 +73,8 @@ HEARD_EVERY: Final = 24 * 3600.0
 """How often it is written that the machine of an accepted message was there."""
 MOST_IN_FLIGHT: Final = 64
 """Requests to one machine at once."""
+ENOUGH_IN_FLIGHT: Final = 512 * 1024
+"""Bytes of their bodies from which on no further one starts: on a slow line all receipts would come too late."""
 
 
 @dataclass(slots=True)
@@ -118,7 +121,9 @@ class Outgoing:
         """The open messages to each machine: number to message id, in order of the numbers."""
         self._held_bytes = 0
         """Bodies of the messages in `_sending`."""
-        self._in_flight: dict[str, int] = {}
+        self._in_flight = Counter[str]()
+        """Requests under way to each machine."""
+        self._bytes_in_flight = Counter[str]()
         for row in sorted(rows, key=lambda row: (row.to, row.n)):
             if not row.is_finished:
                 self._keep(_Sending(row))
@@ -308,7 +313,7 @@ class Outgoing:
     def _try(self, sending: _Sending) -> None:
         """Sends a copy by a direct request, unless too many are under way."""
         row, context = sending.row, self._context
-        if self._in_flight.get(row.to, 0) >= MOST_IN_FLIGHT:
+        if self._has_enough(row.to):
             self._schedule(sending, context.now + SHORT_PAUSE)
             return
         if self._follows_several(row):
@@ -326,15 +331,27 @@ class Outgoing:
     ) -> None:
         row, context = sending.row, self._context
         sending.busy = True
-        self._in_flight[row.to] = self._in_flight.get(row.to, 0) + 1
-        token = context.token(partial(self._peer_answered, row.message_id, row.to, then))
+        size = len(body.body) if isinstance(body, RelayedMessage) else 0
+        self._in_flight[row.to] += 1
+        self._bytes_in_flight[row.to] += size
+        token = context.token(partial(self._peer_answered, row.message_id, row.to, size, then))
         context.then(RequestPeer(token=token, machine=row.to, body=encode_relay(body)))
         self._schedule(sending, context.now + LONGEST_PAUSE)
 
+    def _has_enough(self, machine: str) -> bool:
+        """Decides whether so much is under way to a machine that a further request has to wait."""
+        return self._in_flight[machine] >= MOST_IN_FLIGHT or self._bytes_in_flight[machine] >= ENOUGH_IN_FLIGHT
+
     def _peer_answered(
-        self, message_id: str, machine: str, then: Callable[[_Sending, PeerAnswered], None], event: PeerAnswered
+        self,
+        message_id: str,
+        machine: str,
+        size: int,
+        then: Callable[[_Sending, PeerAnswered], None],
+        event: PeerAnswered,
     ) -> None:
         self._in_flight[machine] -= 1
+        self._bytes_in_flight[machine] -= size
         sending = self._sending.get(message_id)
         if sending is not None:
             sending.busy = False
@@ -515,7 +532,7 @@ class Outgoing:
     # Messages that were accepted
 
     def _find(self, sending: _Sending) -> None:
-        if self._in_flight.get(sending.row.to, 0) >= MOST_IN_FLIGHT:
+        if self._has_enough(sending.row.to):
             self._schedule(sending, self._context.now + SHORT_PAUSE)
             return
         self._request(sending, FindMessage(message_id=sending.row.message_id), self._find_ended)

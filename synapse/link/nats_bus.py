@@ -68,6 +68,7 @@ MAILS_PER_PAIR: Final = 1000
 LOG_BYTES: Final = (2_900_000_000, 700_000_000, 180_000_000, 45_000_000)
 """Limits of all shipped logs: the first counts that the server has space for. What a replica lacks is shipped again."""
 API_SECONDS: Final = 5.0
+LONGEST_POSTPONED: Final = 60.0
 LEAST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 2.0
 _DAY: Final = 86_400 * SECOND
@@ -77,7 +78,8 @@ _TTL: Final = "Nats-TTL"
 _ID: Final = re.compile(r"[\w.-]+")
 _OPERATION: Final = "KV-Operation"
 _DELETED: Final = {**MARK, _OPERATION: "DEL"}
-_MARKER: Final = frozenset({"Nats-Marker-Reason", _TTL})
+_MARKER: Final = "Nats-Marker-Reason"
+_WITH_MARKER: Final = frozenset({_MARKER, _TTL, "Nats-Rollup"})
 """The headers with which the server itself marks an entry that has expired."""
 _FULL: Final = {
     10077: f"{MAILS_PER_PAIR} messages wait there already, and no more are kept",
@@ -231,7 +233,11 @@ class NatsBus:
         await self._end_mail(arrival, b"+ACK")
 
     async def postpone(self, arrival: Arrival, seconds: float) -> None:
-        await self._end_mail(arrival, b'-NAK {"delay": %d}' % int(seconds * SECOND))
+        # Each time the engine sends all of the mail again, and an agent may hang for hours.
+        if reply := self._mails.get(arrival.mail):
+            times = _delivery(reply).times
+            seconds = max(seconds, min(seconds * 2.0 ** min(times - 1, 20), LONGEST_POSTPONED))
+            await self._end_mail(arrival, b'-NAK {"delay": %d}' % int(seconds * SECOND))
 
     async def mails(self, machine: str) -> AsyncGenerator[Arrival, None]:
         subject = names.mail_subject(machine, "*")
@@ -254,7 +260,7 @@ class NatsBus:
                 with suppress(BusError):
                     await self._require().publish(message.reply, b"+TERM")
                 continue
-            number = _delivery(message).stream_number
+            number = _delivery(message.reply).stream_number
             self._mails[number] = message.reply
             yield Arrival(message.subject, message.data, mail=number, headers=message.headers or {})
 
@@ -334,7 +340,7 @@ class NatsBus:
                     if message is not None and matches(f"{prefix}>", message.subject):
                         for change in self._changes_of(message, message.subject.removeprefix(prefix), view):
                             yield change
-                    if message is None or not _delivery(message).pending:
+                    if message is None or not _delivery(message.reply).pending:
                         for change in view.end_of_start():
                             yield change
 
@@ -676,15 +682,18 @@ class _ApiError(BusError):
 class _Delivery:
     """What the reply subject of a delivered message says of it."""
 
+    times: int
+    """How often the message was delivered, this time included."""
     stream_number: int
     pending: int
 
 
-def _delivery(message: Msg) -> _Delivery:
+def _delivery(reply: str) -> _Delivery:
     # $JS.ACK.STREAM.CONSUMER.DELIVERED.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING, or with DOMAIN.ACCOUNT after ACK.
-    tokens = message.reply.split(".")
+    tokens = reply.split(".")
     shift = 0 if len(tokens) == 9 else 2
-    return _Delivery(stream_number=int(tokens[5 + shift]), pending=int(tokens[8 + shift]))
+    times, stream_number, pending = (int(tokens[at + shift]) for at in (4, 5, 8))
+    return _Delivery(times=times, stream_number=stream_number, pending=pending)
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -723,7 +732,8 @@ class _Entry(Enum):
 def _entry(headers: Mapping[str, str]) -> _Entry:
     if headers == MARK:
         return _Entry.VALUE
-    return _Entry.DELETED if headers == _DELETED or (headers and headers.keys() <= _MARKER) else _Entry.FORGED
+    is_marker = _MARKER in headers and headers.keys() <= _WITH_MARKER
+    return _Entry.DELETED if headers == _DELETED or is_marker else _Entry.FORGED
 
 
 def _decode(content: bytes) -> dict[str, Any]:

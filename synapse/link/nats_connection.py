@@ -14,12 +14,14 @@ import re
 import secrets
 import socket
 import ssl
+import struct
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 from nats import errors as nats_errors
@@ -42,7 +44,17 @@ MARK: Final = {"Synapse-Wire": "1"}
 """The header of every message that a machine publishes."""
 PING_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 2.0
-"""A server that does not answer a ping for so long is given up: with PING_SECONDS a dead connection shows in 4 s."""
+"""A connection on which a ping is not answered, and nothing else moves, for so long is given up.
+
+With PING_SECONDS a dead one shows in 4 s.
+"""
+LOOK_SECONDS: Final = 0.25
+"""How often it is looked whether anything moves while a ping waits."""
+SLOWEST_LINE: Final = 32 * 1024
+"""Bytes per second: on a slower line than this, large messages are given up."""
+_SLOWEST_TUNNEL: Final = 128 * 1024
+"""The same behind a tunnel or proxy, which takes many bytes at once, so that none seem to move for a while."""
+_LONGEST_TUNNEL: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 SECOND: Final = 1_000_000_000
 BATCH: Final = 64
@@ -50,8 +62,13 @@ _CANCEL_SECONDS: Final = 0.2
 _PULL_SECONDS: Final = 30
 _HEARTBEAT_SECONDS: Final = 2
 _MISSED_SECONDS: Final = 5.0
+_LONGEST_PING: Final = 3600
 _IGNORED_PINGS: Final = 3600
 """nats-py's own pings are not used: when the network is gone, it may wait for ever while it closes."""
+_LEAST_RECEIVED: Final = 32 * 1024
+"""Who waits for a message goes on if so much has come meanwhile: a large one may still be on its way."""
+_TCP_INFO: Final = struct.Struct("=24xI92xQQ")
+"""Of Linux' `struct tcp_info`: `tcpi_unacked`, `tcpi_bytes_acked` and `tcpi_bytes_received`."""
 _PENDING_MESSAGES: Final = 10_000
 _PENDING_BYTES: Final = 64 * 1024 * 1024
 STATUS: Final = "Status"
@@ -132,6 +149,8 @@ class Connection:
         self._subscribed: dict[str, list[_Inbox]] = {}
         self._last_error: Exception | None = None
         self._hears_answers = True
+        self._sent_before_ping = 0
+        """Bytes of messages that were sent before the last ping that was answered."""
 
     @classmethod
     async def open(cls, access: Access, server: str) -> Connection:
@@ -191,13 +210,37 @@ class Connection:
         while True:
             done, _ = await asyncio.wait({self._lost}, timeout=PING_SECONDS)
             if done:
-                break
-            try:
-                async with asyncio.timeout(SILENCE_SECONDS):
-                    await self.client.flush(timeout=int(SILENCE_SECONDS) + 1)
-            except (nats_errors.Error, OSError, TimeoutError):
+                return cast("str", self._lost.result())
+            if not await self._is_alive():
                 self._lose(f"{self.address} does not answer any more")
-        return cast("str", self._lost.result())
+
+    async def _is_alive(self) -> bool:
+        """Pings the server. Returns False if it does not answer, and no byte moves either way, for SILENCE_SECONDS.
+
+        On a slow line the ping and its answer wait behind messages, perhaps for long. Where the other end of the
+        connection has taken all of them, it may be a tunnel, and gets time to send them on.
+        """
+        loop = asyncio.get_running_loop()
+        sent = self.client.stats["out_bytes"]
+        in_tunnel = min((sent - self._sent_before_ping) / _SLOWEST_TUNNEL, _LONGEST_TUNNEL)
+        ping = asyncio.create_task(self.client.flush(timeout=_LONGEST_PING))
+        try:
+            line, moved_at = self.client.line(), loop.time()
+            while not self._lost.done():
+                done, _ = await asyncio.wait(
+                    {ping, self._lost}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                if ping in done:
+                    self._sent_before_ping = sent
+                    return ping.exception() is None
+                before, line = line, self.client.line()
+                if (line.taken, line.received) != (before.taken, before.received):
+                    moved_at = loop.time()
+                elif loop.time() - moved_at >= SILENCE_SECONDS + (0.0 if line.has_untaken else in_tunnel):
+                    return False
+            return True
+        finally:
+            await cancel_until_done(ping)
 
     async def close(self) -> None:
         self._lose("the connection was closed")
@@ -208,7 +251,11 @@ class Connection:
                 await self.client.close()
 
     async def call(self, subject: str, body: bytes, headers: Mapping[str, str] | None, seconds: float) -> Msg:
-        """Sends a request and returns the answer. Raises NoReply, NotAllowed, TooLarge, NotConnected."""
+        """Sends a request and returns the answer. Raises NoReply, NotAllowed, TooLarge, NotConnected.
+
+        A large request gets more time than `seconds`: at either end the line may be slow.
+        """
+        seconds += len(body) / SLOWEST_LINE
         token = secrets.token_hex(8)
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._calls[token] = subject, answer
@@ -224,23 +271,29 @@ class Connection:
             raise NoReply(f"no answer{about} within {seconds:g} s") from None
         finally:
             del self._calls[token]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # what was not sent has told its own; asyncio would log that nobody has read this
 
     async def publish(
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
     ) -> None:
         """Sends a message. Raises TooLarge, NotConnected."""
-        task = asyncio.current_task()
-        cancellations = task.cancelling() if task is not None else 0
+        # nats-py waits for a slow line without an end, also when the connection is lost meanwhile, and keeps a
+        # cancellation to itself then.
+        sending = asyncio.create_task(self.client.publish(subject, body, reply, dict(headers) if headers else None))
         try:
-            await self.client.publish(subject, body, reply, dict(headers) if headers else None)
+            await asyncio.wait({sending, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+        if not sending.done():
+            raise NotConnected(f"the message was not sent: {self._lost.result()}")
+        try:
+            sending.result()
         except nats_errors.MaxPayloadError:
             limit = self.client.max_payload
             raise TooLarge(f"the message has {len(body)} bytes, and the server takes {limit}") from None
         except (nats_errors.Error, OSError) as error:
             raise NotConnected(f"the message was not sent: {error}") from error
-        if task is not None and task.cancelling() > cancellations:
-            # nats-py keeps a cancellation to itself while it waits for a slow line.
-            raise asyncio.CancelledError
 
     async def messages(self, subject: str) -> AsyncGenerator[Msg, None]:
         """Yields the messages on a subject. Raises NotAllowed, or NotConnected when the connection is lost."""
@@ -278,11 +331,7 @@ class Connection:
                 if not left:
                     await self.publish(request, json.dumps(wanted).encode(), None, reply)
                     left = BATCH
-                try:
-                    async with asyncio.timeout(_MISSED_SECONDS):
-                        message = await inbox.get()
-                except TimeoutError:
-                    raise NoReply("the consumer is silent") from None
+                message = await self._next_pulled(inbox)
                 status = status_of(message)
                 if not status:
                     left -= 1
@@ -291,6 +340,17 @@ class Connection:
                     left = 0
                 elif status != 100:
                     raise NoStream(f"the consumer is gone ({(message.headers or {}).get(DESCRIPTION, status)})")
+
+    async def _next_pulled(self, inbox: _Inbox) -> Msg:
+        """Returns the next message of a consumer. Raises NoReply if not even its heartbeat comes."""
+        while True:
+            received = self.client.line().received
+            try:
+                async with asyncio.timeout(_MISSED_SECONDS):
+                    return await inbox.get()
+            except TimeoutError:
+                if self.client.line().received - received < _LEAST_RECEIVED:
+                    raise NoReply("the consumer is silent") from None
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._calls.get(message.subject.rpartition(".")[2], ("", None))
@@ -339,6 +399,16 @@ class Connection:
                 inbox.end(NotConnected(why))
 
 
+class LineState(NamedTuple):
+    """What the kernel knows of a TCP connection."""
+
+    taken: int = 0
+    """Bytes that the other end has acknowledged."""
+    received: int = 0
+    has_untaken: bool = False
+    """Whether the other end has yet to acknowledge something."""
+
+
 class NatsClient(Client):
     """nats-py's client, which sends no credentials over a connection without TLS where TLS was asked for."""
 
@@ -371,9 +441,27 @@ class NatsClient(Client):
 
     def peer_certificate(self) -> bytes:
         """Returns the server's certificate (DER); empty without TLS."""
-        writer: Any = getattr(self._transport, "_io_writer", None)
-        secured = writer.get_extra_info("ssl_object") if writer is not None else None
+        secured = self._extra("ssl_object")
         return (secured.getpeercert(binary_form=True) if secured is not None else None) or b""
+
+    def line(self) -> LineState:
+        """Returns how far the bytes of the connection are. Only Linux tells."""
+        connected: socket.socket | None = self._extra("socket")
+        if connected is None or sys.platform != "linux":
+            return LineState()
+        try:
+            told = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        except OSError:
+            return LineState()
+        if len(told) < _TCP_INFO.size:
+            return LineState()
+        untaken, taken, received = _TCP_INFO.unpack(told)
+        return LineState(taken, received, bool(untaken))
+
+    def _extra(self, name: str) -> Any:
+        """Returns what asyncio knows of the connection by that name; None without one."""
+        writer: Any = getattr(self._transport, "_io_writer", None)
+        return writer.get_extra_info(name) if writer is not None else None
 
 
 class _Inbox:

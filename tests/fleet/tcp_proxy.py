@@ -6,6 +6,7 @@ client ──► TcpProxy.port ──(delay)──► target        and the same
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -16,15 +17,20 @@ from synapse.core.waiting import pause
 MOST_UNDER_WAY: Final = 1000
 """Pieces on the line in one direction; what comes after them waits at its sender."""
 PIECE_BYTES: Final = 65536
+SLOW_PIECE_BYTES: Final = 8192
 
 
 class TcpProxy:
-    """Hands all bytes on to a port of this computer, `delay` seconds after they came. Any thread may call it."""
+    """Hands all bytes on to a port of this computer, `delay` seconds after they came. Any thread may call it.
 
-    def __init__(self, target: int, delay: float = 0.0) -> None:
+    With `rate`, so many bytes a second pass in each direction, and what is ahead of them waits at its sender.
+    """
+
+    def __init__(self, target: int, delay: float = 0.0, rate: float = 0.0) -> None:
         self.port = 0
         self._target = target
         self._delay = delay
+        self._rate = rate
         self._loop = asyncio.new_event_loop()
         self._is_whole = asyncio.Event()
         self._is_whole.set()
@@ -54,7 +60,7 @@ class TcpProxy:
             runner.run(self._serve(ready))
 
     async def _serve(self, ready: Event) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, sock=self._listener(), limit=PIECE_BYTES)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self._over.wait()
@@ -63,6 +69,13 @@ class TcpProxy:
         self._break()
         while self._connections:
             await asyncio.wait(self._connections)
+
+    def _listener(self) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", 0))
+        if self._rate:
+            # Else the kernel takes megabytes at once.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
+        return listener
 
     def _break(self) -> None:
         for writer in self._writers:
@@ -95,7 +108,7 @@ class TcpProxy:
 
     async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Carries the bytes of one direction. Its end closes the sink, which ends the other direction too."""
-        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_UNDER_WAY)
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(1 if self._rate else MOST_UNDER_WAY)
         async with asyncio.TaskGroup() as both:
             both.create_task(self._take(source, under_way))
             both.create_task(self._deliver(under_way, sink))
@@ -103,13 +116,13 @@ class TcpProxy:
     async def _take(self, source: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]) -> None:
         piece = b"any"
         while piece:
-            piece = await source.read(PIECE_BYTES)
+            piece = await source.read(SLOW_PIECE_BYTES if self._rate else PIECE_BYTES)
             await under_way.put((self._loop.time() + self._delay, piece))
 
     async def _deliver(self, under_way: asyncio.Queue[tuple[float, bytes]], sink: asyncio.StreamWriter) -> None:
         while True:
             due, piece = await under_way.get()
-            await pause(max(0.0, due - self._loop.time()))
+            await pause(max(0.0, due - self._loop.time()) + (len(piece) / self._rate if self._rate else 0.0))
             await self._is_whole.wait()
             if not piece:
                 sink.close()
@@ -119,9 +132,9 @@ class TcpProxy:
 
 
 @contextmanager
-def tcp_proxy(target: int, *, delay: float = 0.0) -> Generator[TcpProxy]:
+def tcp_proxy(target: int, *, delay: float = 0.0, rate: float = 0.0) -> Generator[TcpProxy]:
     """Runs a proxy in a thread of its own for the length of a block."""
-    proxy, ready = TcpProxy(target, delay), Event()
+    proxy, ready = TcpProxy(target, delay, rate), Event()
     thread = Thread(target=proxy.run, args=(ready,), daemon=True)
     thread.start()
     ready.wait()

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from synapse.config.fleet import FleetConfig
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, MailboxFull, NoStream, NotConnected
+from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
-from synapse.link.nats_connection import Access
+from synapse.link.nats_connection import MARK, Access
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
+from tests.fleet.tcp_proxy import tcp_proxy
 from tests.samples.ports import own_port
 
 NUMBERS = itertools.count(1)
@@ -217,7 +218,107 @@ async def test_everything_goes_on_after_the_server_was_killed(tmp_path: Path) ->
             assert await first(watched, lambda change: change[1] is not None) == ("laptop", b"back")
 
 
-async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path) -> None:
+async def test_an_entry_that_expires_is_no_forgery(server: NatsServer, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair_on(server) as pair:
+        client = await CONNECT(access_to(server, pair.laptop_name).servers[0])
+        await pair.laptop.put(names.PRESENCE, pair.laptop_name, b"here")
+        async with aclosing(pair.box2.watch(names.PRESENCE)) as watched:
+            await first(watched, lambda change: change == (pair.laptop_name, b"here"))
+
+            # As the server's own limit of 30 seconds, in one.
+            headers = {**MARK, "Nats-TTL": "1s"}
+            await client.publish(f"$KV.{names.PRESENCE}.{pair.laptop_name}", b"short", headers=headers)
+            await first(watched, lambda change: change == (pair.laptop_name, None))
+
+        forged = [one for one in caplog.records if one.message == "message_forged"]
+        assert len(forged) == 1, "the entry with a header of ours that no machine writes, and not its expiry"
+        await client.close()
+
+
+async def test_what_waits_for_a_line_ends_with_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.5)
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
+    with nats_server(tmp_path) as server:
+        async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
+            await bus.wait_connected(BOUND)
+            os.kill(server.process.pid, signal.SIGSTOP)
+            subject = names.relay_subject("box2", "laptop")
+            large = [asyncio.create_task(bus.request(subject, b"x" * 1_000_000, 3600.0)) for _ in range(12)]
+            jobs = {*large, asyncio.create_task(bus.put(names.PRESENCE, "laptop", b"small"))}
+
+            done, _ = await asyncio.wait(jobs, timeout=BOUND)
+
+            os.kill(server.process.pid, signal.SIGCONT)
+            assert len(done) == len(jobs)
+            assert all(isinstance(job.exception(), BusError) for job in jobs)
+            await bus.wait_connected(BOUND)
+            with pytest.raises(NobodyThere):
+                await bus.request(subject, b"again", BOUND)
+
+
+@pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
+async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_up: bool) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
+    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=200_000) as line:
+        slow, fast = f"nats://127.0.0.1:{line.port}", server.url
+        one, two = (slow, fast) if is_up else (fast, slow)
+        async with (
+            NatsBus(Access(machine="laptop", servers=(one,))) as laptop,
+            NatsBus(Access(machine="box2", servers=(two,))) as box2,
+        ):
+            await laptop.wait_connected(BOUND)
+            await box2.wait_connected(BOUND)
+            losses: list[bool] = []
+            watching = [asyncio.create_task(note_losses(bus, losses)) for bus in (laptop, box2)]
+            answering = asyncio.create_task(answer_all(box2, names.relay_subject("box2", "*")))
+            await until_heard(laptop, names.relay_subject("box2", "laptop"))
+
+            answer = await laptop.request(names.relay_subject("box2", "laptop"), b"x" * 500_000, 1.0)
+
+            for task in (*watching, answering):
+                task.cancel()
+            assert answer == b"500000 bytes"
+            assert losses == []
+
+
+async def note_losses(bus: NatsBus, losses: list[bool]) -> None:
+    async for connected in bus.changes():
+        losses += [] if connected else [True]
+
+
+async def until_heard(bus: NatsBus, subject: str) -> None:
+    async with asyncio.timeout(BOUND):
+        while True:
+            with suppress(NobodyThere):
+                await bus.request(subject, b"", BOUND)
+                return
+            await pause(0.01)
+
+
+async def answer_all(bus: NatsBus, subject: str) -> None:
+    async for arrival in bus.arrivals(subject):
+        await bus.publish(arrival.reply_to, f"{len(arrival.body)} bytes".encode())
+
+
+async def test_mail_that_is_postponed_again_and_again_comes_later_each_time(server: NatsServer) -> None:
+    async with pair_on(server) as pair:
+        await pair.laptop.keep(names.mail_subject(pair.box2_name, pair.laptop_name), b"later", once="l.1.1")
+        came: list[float] = []
+        async with aclosing(pair.box2.mails(pair.box2_name)) as mails, asyncio.timeout(BOUND):
+            async for mail in mails:
+                came.append(asyncio.get_running_loop().time())
+                if len(came) == 4:
+                    break
+                await pair.box2.postpone(mail, 0.2)
+
+        pauses = [after - before for before, after in itertools.pairwise(came)]
+        assert [pause >= wanted for pause, wanted in zip(pauses, (0.2, 0.4, 0.8), strict=True)] == [True] * 3
+
+
+async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 3600.0)
     with nats_server(tmp_path) as server:
         async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
             await bus.wait_connected(BOUND)

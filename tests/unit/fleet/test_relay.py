@@ -234,6 +234,26 @@ def test_an_accepted_message_is_reported_and_settled_by_its_end() -> None:
     assert shell.row("m").is_finished
 
 
+def test_large_messages_to_one_machine_go_one_after_another() -> None:
+    shell = connected()
+    for number in range(3):
+        shell.submit(message_id=f"m{number}", target=f"agent{number}", body=b"x" * 700_000)
+    shell.submit(message_id="other", to="box3", body=b"x" * 700_000)
+
+    to_box2, to_box3 = [effect for effect in shell.effects if isinstance(effect, RequestPeer)]
+    assert (to_box2.machine, to_box3.machine) == ("box2", "box3")
+    shell.requested()
+    shell.now += 1.0
+    shell.give(Tick())
+    assert shell.requested() == {}
+
+    shell.give(PeerAnswered(token=to_box2.token, reply=receipt_for(to_box2, Outcome.ACCEPTED, task_id="t")))
+    shell.now += 1.0
+    shell.give(Tick())
+
+    assert shell.requested().keys() == {"m1"}
+
+
 def test_a_plain_message_to_a_machine_that_is_away_is_refused() -> None:
     shell = connected()
     shell.submit()
