@@ -66,8 +66,9 @@ class _Wait(NamedTuple):
         return self.row is not None and self.row.state is OutboxState.ACCEPTED
 
     @property
-    def is_under_way(self) -> bool:
-        return self.row is not None and not self.row.state.is_closed
+    def may_be_under_way(self) -> bool:
+        """Whether no end of the message is known: it is not closed, or the outbox has lost it."""
+        return self.row is None or not self.row.state.is_closed
 
 
 class RemoteWaits:
@@ -110,7 +111,7 @@ class RemoteWaits:
         waits = [_Wait(task, await self._message_of(task)) for task in tasks]
         await self._end_unsent(waits)
         await self._end_gone([wait for wait in waits if wait.is_accepted])
-        await self._end_lost([wait for wait in waits if wait.is_under_way])
+        await self._end_lost([wait for wait in waits if wait.may_be_under_way])
 
     async def _message_of(self, task: Task) -> OutboxRow | None:
         """Returns the message whose answer the task waits for."""

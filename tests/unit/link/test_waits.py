@@ -182,6 +182,18 @@ async def test_a_wait_for_a_machine_that_was_removed_ends(tmp_path: Path) -> Non
         assert await here.after(1) == [(waiting.id, "machine_lost")]
 
 
+async def test_a_wait_for_a_machine_that_was_removed_ends_though_the_outbox_has_lost_the_message(
+    tmp_path: Path,
+) -> None:
+    async with link(tmp_path) as here:
+        waiting = await here.wait_for_gemini()
+        here.box2.is_here = here.box2.is_member = False
+        here.box2.was_removed = True
+
+        assert await here.after(LOST_SECONDS - 1) == []
+        assert await here.after(1) == [(waiting.id, "machine_lost")]
+
+
 async def test_a_wait_goes_on_if_the_server_has_lost_what_it_knew_of_a_machine_that_sleeps(tmp_path: Path) -> None:
     async with link(tmp_path) as here:
         waiting = await here.wait_for_gemini()
