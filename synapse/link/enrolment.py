@@ -222,7 +222,7 @@ class EnrolmentService:
     async def _forget_removed(self) -> None:
         """Deletes what removed machines have left: the one that joins may have the name of one. Raises LinkDown."""
         try:
-            await forget_removed(self._bus, lambda: self._server.members().machines, self._server.home)
+            await forget_removed(self._bus, self._server.members, self._server.home)
         except BusError as error:
             raise LinkDown(f"the fleet's server cannot be asked now: {error}", hint="try again in a moment") from error
 
@@ -245,7 +245,7 @@ async def _forget_removed(bus: Bus, server: FleetServer) -> None:
     async for connected in bus.changes():
         if connected:
             try:
-                await forget_removed(bus, lambda: server.members().machines, server.home)
+                await forget_removed(bus, server.members, server.home)
             except (BusError, SynapseError) as error:
                 log.warning("removed_machines_not_forgotten", extra={"why": str(error)})
 

@@ -1,6 +1,6 @@
 """The members of a fleet whose server Synapse runs: its machines, the invitations, and what each may do at the server.
 
-    invite ─► Invited, by a key of its own ─► enrol ─► FleetMember, by its key ─► remove
+    invite ─► Invited, by a key of its own ─► enrol ─► FleetMember, by its key ─► remove ─► a name in `Members.removed`
 
 A machine may publish only under its own name, and hear only what is for it: see `permissions`.
 
@@ -24,6 +24,8 @@ from synapse.fleet import names
 INVITATION_SECONDS: Final = 600
 GRACE_SECONDS: Final = 60
 """A used invitation lets its machine ask again for so long, in case the answer was lost."""
+MOST_REMOVED: Final = 1000
+"""How many names of removed machines are kept: the newest."""
 _FORMAT: Final = 1
 
 
@@ -63,6 +65,8 @@ class Members:
     machines: Mapping[str, FleetMember] = field(default_factory=dict[str, FleetMember])
     invited: Mapping[str, Invited] = field(default_factory=dict[str, Invited])
     """By their keys."""
+    removed: tuple[str, ...] = ()
+    """The names of machines that were removed, the newest last; without those that a machine has again."""
 
     @property
     def uses_tls(self) -> bool:
@@ -106,6 +110,7 @@ class Members:
             self,
             machines={**self.machines, machine.name: machine},
             invited={**self.invited, invitation_key: used if not invited.used_by else invited},
+            removed=tuple(name for name in self.removed if name != machine.name),
         )
 
     def remove(self, name: str) -> Members:
@@ -121,6 +126,7 @@ class Members:
             self,
             machines={key: one for key, one in self.machines.items() if key != name},
             invited={key: one for key, one in self.invited.items() if key not in pending},
+            removed=(*self.removed, name)[-MOST_REMOVED:] if name in self.machines else self.removed,
         )
 
     def without_expired(self, now: float) -> Members:
@@ -242,6 +248,7 @@ def encode_members(members: Members) -> dict[str, Any]:
             }
             for one in members.invited.values()
         ],
+        "removed": list(members.removed),
     }
 
 
@@ -271,4 +278,6 @@ def decode_members(document: Any) -> Members:
         servers=tuple(cast("list[str]", document["servers"])),
         machines={one.name: one for one in machines},
         invited={one.key: one for one in invited},
+        # Older versions have not kept them.
+        removed=tuple(str(name) for name in document.get("removed", ())),
     )

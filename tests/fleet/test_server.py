@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -53,6 +54,7 @@ from synapse.link.members import Members
 from synapse.link.membership import NewFleet, create_fleet, invite, join_by_invitation
 from synapse.link.nats_bus import NatsBus, access_of
 from synapse.link.nats_connection import MARK
+from synapse.link.presence import Machines
 from synapse.link.server import (
     RENEW_DAYS,
     TICK_SECONDS,
@@ -548,6 +550,56 @@ async def test_a_removed_name_can_be_invited_again(hub: Hub, tmp_path: Path) -> 
     config = await join(hub, tmp_path / "new", "again2")
 
     assert config.machine == "again2"
+
+
+@pytest.fixture(name="wiped_hub")
+def _wiped_hub(tmp_path: Path) -> Iterator[Hub]:
+    """A machine whose server a test may wipe."""
+    home, logs = tmp_path / "hub", tmp_path / "logs"
+    hub = Hub(home, logs, create_fleet(home, logs, NewFleet(machine="hub", listen=f"127.0.0.1:{own_port()}")))
+    yield hub
+    hub.server.stop()
+
+
+async def wipe(hub: Hub, bus: NatsBus) -> None:
+    """Lets the server lose all that it kept, and returns when its machine is connected to the next one."""
+    states = bus.changes()
+    assert await first(states) is True
+    pid, _ = hub.server.process() or (0, 0)
+    os.kill(pid, signal.SIGSTOP)
+    shutil.rmtree(hub.server.folder / "store")
+    os.kill(pid, signal.SIGKILL)
+    assert await first(states) is False
+    assert await first(states) is True
+
+
+@pytest.mark.parametrize("is_wiped_before", [True, False], ids=["wiped, then removed", "removed, then wiped"])
+async def test_a_removed_machine_counts_as_removed_though_the_server_was_wiped(
+    wiped_hub: Hub, tmp_path: Path, *, is_wiped_before: bool
+) -> None:
+    access = {
+        name: access_of(tmp_path / name, await join(wiped_hub, tmp_path / name, name)) for name in ("laptop", "box2")
+    }
+    laptop = NatsBus(access["laptop"])
+    machines = Machines("laptop", laptop, lambda _machine, _incarnation: None)
+    async with NatsBus(access["box2"]) as box2:
+        await box2.wait_connected(BOUND)
+        await box2.put(names.INCARNATIONS, "box2", json.dumps({"incarnation": [1, "a"]}).encode())
+    async with serving(wiped_hub) as bus, connected(laptop):
+        assert not await machines.was_removed("box2"), "it only sleeps"
+
+        if is_wiped_before:
+            await wipe(wiped_hub, bus)
+        assert await asyncio.to_thread(membership.remove, wiped_hub.home, wiped_hub.logs, "box2")
+        if not is_wiped_before:
+            await wipe(wiped_hub, bus)
+
+        for _ in range(200):
+            with suppress(BusError):
+                if await machines.was_removed("box2"):
+                    return
+            await pause(0.05)
+        pytest.fail("nobody knows that it was removed")
 
 
 async def test_only_known_machines_can_be_removed_and_not_the_server(hub: Hub) -> None:

@@ -15,7 +15,17 @@ from synapse.core.errors import Conflict, InvalidSettings, InvitationRefused, Na
 from synapse.link import certificates
 from synapse.link.enrolment import Enrolled, clock_warning
 from synapse.link.machine_keys import is_public_key, new_seed, public_key
-from synapse.link.members import ENGINE_SUBJECTS, GRACE_SECONDS, FleetMember, Invited, Members, permissions
+from synapse.link.members import (
+    ENGINE_SUBJECTS,
+    GRACE_SECONDS,
+    MOST_REMOVED,
+    FleetMember,
+    Invited,
+    Members,
+    decode_members,
+    encode_members,
+    permissions,
+)
 from synapse.link.nats_connection import explain
 from synapse.link.server import choose_servers, split_address
 
@@ -88,13 +98,43 @@ def test_a_name_is_taken_by_one_machine() -> None:
 def test_a_removed_machine_leaves_no_way_back() -> None:
     removed = INVITED.enrol("UINV", "UBOX2", NOW).remove("box2")
 
-    assert removed == EMPTY
+    assert removed == replace(EMPTY, removed=("box2",))
     assert INVITED.remove("box2") == EMPTY, "an invitation can be withdrawn"
     with pytest.raises(NotFound):
         removed.remove("box2")
     with pytest.raises(Conflict, match="runs the fleet's server") as refused:
         removed.remove("hub")
     assert refused.value.hint == "`synapse fleet leave --end-fleet` on hub ends the fleet"
+
+
+def test_the_name_of_a_removed_machine_is_known_until_a_machine_has_it_again() -> None:
+    removed = INVITED.enrol("UINV", "UBOX2", NOW).remove("box2")
+
+    invited = removed.invite(replace(BOX2, key="UNEW"))
+
+    assert invited.removed == ("box2",)
+    assert invited.remove("box2").removed == ("box2",)
+    assert invited.enrol("UNEW", "UBOX2", NOW).removed == ()
+
+
+def test_only_the_newest_names_of_removed_machines_are_kept() -> None:
+    before = tuple(f"box{number}" for number in range(100, 100 + MOST_REMOVED))
+    enrolled = replace(INVITED, removed=before).enrol("UINV", "UBOX2", NOW)
+
+    assert enrolled.remove("box2").removed == (*before[1:], "box2")
+
+
+def test_the_members_are_read_as_they_were_written() -> None:
+    members = replace(INVITED.enrol("UINV", "UBOX2", NOW), removed=("box3", "box4"))
+
+    assert decode_members(encode_members(members)) == members
+
+
+def test_members_of_a_version_that_has_not_kept_removed_names_are_read() -> None:
+    older = encode_members(INVITED)
+    del older["removed"]
+
+    assert decode_members(older) == INVITED
 
 
 def test_a_machine_may_publish_nothing_without_its_name() -> None:

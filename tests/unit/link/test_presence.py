@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,15 @@ from synapse.fleet.bus import NoReply, NotConnected
 from synapse.fleet.names import INCARNATIONS, KEYS, PRESENCE, ask_subject, mail_subject
 from synapse.fleet.wire import NO_INCARNATION, Incarnation
 from synapse.link import presence
+from synapse.link.members import FleetMember, Members
 from synapse.link.presence import Lasting, Machines, PresencePublisher, Present, forget_removed
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory_engine import MemoryBus, MemoryEngine
 
 FIRST, SECOND = Incarnation(1, "a"), Incarnation(2, "b")
 AGENTS = ({"agent_id": "synapse-codex-8120", "state": "ready"},)
+HUB = FleetMember(name="hub", key="UHUB", is_gateway=True, runs_server=True)
+ALONE = Members(fleet="home", listen="127.0.0.1:4222", servers=("nats://127.0.0.1:4222",), machines={"hub": HUB})
 
 
 def publisher(
@@ -260,11 +264,52 @@ async def test_only_what_is_known_of_removed_machines_is_deleted(tmp_path: Path)
     for to, sender in (("hub", "box2"), ("box2", "hub"), ("hub", "hub")):
         await hub.keep(mail_subject(to, sender), b"", once="1")
 
-    await forget_removed(hub, lambda: ("hub",), tmp_path)
+    await forget_removed(hub, lambda: ALONE, tmp_path)
 
     assert [subject for _, subject, _ in engine.kept] == [mail_subject("hub", "hub")]
     left = {bucket: list(keys) for bucket, keys in engine.buckets.items()}
     assert left == {PRESENCE: ["hub"], INCARNATIONS: ["hub"], KEYS: ["hub.k1"]}
+
+
+@pytest.mark.parametrize("is_told_before", [True, False], ids=["removed, then wiped", "wiped, then removed"])
+async def test_others_know_who_was_removed_though_the_server_has_lost_it(
+    tmp_path: Path, *, is_told_before: bool
+) -> None:
+    engine = MemoryEngine()
+    hub = engine.bus("hub")
+    machines = Machines("laptop", engine.bus("laptop"), lambda _name, _incarnation: None)
+    removed = replace(ALONE, removed=("box2",))
+    if is_told_before:
+        await beat(publisher(engine), engine)
+        await forget_removed(hub, lambda: removed, tmp_path)
+        assert await machines.was_removed("box2")
+        engine.buckets.clear()
+        engine.deleted.clear()
+
+    await forget_removed(hub, lambda: removed, tmp_path)
+
+    assert await machines.was_removed("box2")
+    assert not await machines.was_removed("box3")
+
+
+class JoinedBus(MemoryBus):
+    """The bus of a hub: box2 joins again while it is looked at."""
+
+    members = replace(ALONE, removed=("box2",))
+
+    @override
+    async def is_deleted(self, bucket: str, key: str) -> bool:
+        await self.put(INCARNATIONS, "box2", b"{}")
+        self.members = ALONE
+        return await super().is_deleted(bucket, key)
+
+
+async def test_a_machine_that_joins_meanwhile_under_a_removed_name_keeps_its_entry(tmp_path: Path) -> None:
+    hub = JoinedBus(MemoryEngine(), "hub")
+
+    await forget_removed(hub, lambda: hub.members, tmp_path)
+
+    assert await hub.get(INCARNATIONS, "box2") == b"{}"
 
 
 async def test_what_a_removed_gateway_has_revoked_stays_revoked(tmp_path: Path) -> None:
@@ -276,7 +321,7 @@ async def test_what_a_removed_gateway_has_revoked_stays_revoked(tmp_path: Path) 
     ):
         await hub.put(KEYS, key, value)
 
-    await forget_removed(hub, lambda: ("hub",), tmp_path)
+    await forget_removed(hub, lambda: ALONE, tmp_path)
 
     assert await hub.keys(KEYS) == []
     assert list(Revocations(tmp_path).own.current()) == ["111111111111"]
