@@ -54,6 +54,8 @@ PREFIX: Final = "synapse-fleet-1:"
 ENROL_SECONDS: Final = 10.0
 TRIES: Final = 6
 AGAIN_SECONDS: Final = 0.3
+FORGET_AGAIN_SECONDS: Final = 10.0
+"""When it is tried again to delete what removed machines have left."""
 _CUT_OFF: Final = (ConnectionResetError, BrokenPipeError)
 CLOCK_SECONDS: Final = 300.0
 """A larger difference between two machines' clocks is told to the person."""
@@ -242,12 +244,18 @@ async def serve_fleet(home: Path, logs: Path, bus: Bus) -> None:
 
 async def _forget_removed(bus: Bus, server: FleetServer) -> None:
     """Deletes what removed machines have left after each connection: `fleet remove` may not have reached the server."""
-    async for connected in bus.changes():
-        if connected:
-            try:
-                await forget_removed(bus, server.members, server.home)
-            except (BusError, SynapseError) as error:
-                log.warning("removed_machines_not_forgotten", extra={"why": str(error)})
+    async for _ in bus.changes():
+        while bus.connected and not await _try_to_forget_removed(bus, server):
+            await pause(FORGET_AGAIN_SECONDS)
+
+
+async def _try_to_forget_removed(bus: Bus, server: FleetServer) -> bool:
+    try:
+        await forget_removed(bus, server.members, server.home)
+    except (BusError, SynapseError) as error:
+        log.warning("removed_machines_not_forgotten", extra={"why": str(error)})
+        return False
+    return True
 
 
 class _PinnedClient(NatsClient):

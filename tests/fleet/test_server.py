@@ -45,7 +45,7 @@ from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
 from synapse.fleet.bus import BusError, NotConnected
-from synapse.link import membership
+from synapse.link import enrolment, membership
 from synapse.link import server as server_module
 from synapse.link.certificates import days_left, make_server_certificate
 from synapse.link.enrolment import EnrolmentService, enrol, read_invitation
@@ -600,6 +600,24 @@ async def test_a_removed_machine_counts_as_removed_though_the_server_was_wiped(
                     return
             await pause(0.05)
         pytest.fail("nobody knows that it was removed")
+
+
+async def test_a_removal_that_others_cannot_be_told_at_once_is_told_later(
+    wiped_hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await join(wiped_hub, tmp_path / "box2", "box2")
+    wiped_hub.server.change(lambda members: members.remove("box2"))
+    file = wiped_hub.server.folder / "members.json"
+    unreadable = file.rename(tmp_path / "members.json")
+    monkeypatch.setattr(enrolment, "FORGET_AGAIN_SECONDS", 0.05)
+
+    async with serving(wiped_hub) as bus, asyncio.timeout(BOUND):
+        while "removed_machines_not_forgotten" not in caplog.messages:
+            await pause(0.05)
+        unreadable.rename(file)
+
+        while not await bus.is_deleted(names.INCARNATIONS, "box2"):
+            await pause(0.05)
 
 
 async def test_only_known_machines_can_be_removed_and_not_the_server(hub: Hub) -> None:
