@@ -288,7 +288,10 @@ class EventText(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EventsRead(_Struct, frozen=True, tag="events"):
-    """The events of a task after a seq, in order; empty if none came in time."""
+    """The events of a task after a seq, in order; empty if none came in time.
+
+    One that is too large has the beginnings of its texts, without its files, data and largest metadata.
+    """
 
     events: tuple[EventText, ...] = ()
     more: bool = False

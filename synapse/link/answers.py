@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -53,8 +53,18 @@ from synapse.core.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from synapse.core.events import Recorded, TaskHidden, Update
-from synapse.core.message import Artifact, Message, Part, TextPart
+from synapse.core.events import (
+    ArtifactAdded,
+    MessageAdded,
+    MetadataChanged,
+    Recorded,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
+from synapse.core.message import Artifact, Json, Message, TextPart
 from synapse.core.registry import CachedRegistry
 from synapse.core.requests import (
     AnswerQuestion,
@@ -82,7 +92,7 @@ from synapse.fleet.names import is_command, sender_machine
 from synapse.fleet.wire import UnreadableBody
 from synapse.link.asking import task_in
 from synapse.link.deliveries import AgentFinder, machine_caller
-from synapse.store.codec import encode_events, encode_task
+from synapse.store.codec import encode_events, encode_parts, encode_task, to_json
 from synapse.tasks.feed import LogReader
 from synapse.tasks.journal import Journal
 
@@ -96,7 +106,8 @@ _LARGEST_POLL: Final = 4096
 _OVERHEAD: Final = 1024
 """How many bytes an answer has beside its task."""
 _SHORTER: Final = (64 * 1024, 4 * 1024, 256)
-"""How many letters of each text are left in a task that is too large, tried in this order."""
+"""How many letters of each text, and about as many of its metadata, are left in a task or an event that is too large,
+tried in this order."""
 _NEWEST: Final = 8
 """How many messages after the first, and how many artifacts, are left in such a task."""
 LEFT_OUT: Final = "shortened: the rest is on the machine of the agent"
@@ -159,6 +170,7 @@ class StoredTasks(Protocol):
     async def delete(self, request: DeleteTask, caller: Caller, /) -> Task: ...
 
 
+M = TypeVar("M", Message, Artifact)
 AllowedTo = Callable[[str], frozenset[str]]
 """Returns the actions beyond the ordinary ones that a machine is allowed; see `FleetConfig.allowed`."""
 AnswerLog = Callable[[RangeRequest | PieceRequest], Awaitable[bytes]]
@@ -675,14 +687,29 @@ def _encoded(answer: asks.AskAnswer, max_payload: int) -> bytes:
 def _task_text(task: Task, most: int) -> str:
     """Returns a task as the store's codec writes it, shortened if it has more than `most` bytes.
 
-    It may have more even so: of long metadata, for example, nothing is left out.
+    It may have more even so: of receipts and extensions, for example, nothing is left out.
     """
     text = encode_task(task)
     for letters in _SHORTER:
-        if len(text.encode()) <= most:
+        if _size(text) <= most:
             break
         text = encode_task(_shortened(task, letters))
     return text
+
+
+def _event_text(event: TaskEvent, most: int) -> str:
+    """Returns an event as the store's codec writes it, shortened if it has more than `most` bytes; see `_task_text`."""
+    text = encode_events((event,))
+    for letters in _SHORTER:
+        if _size(text) <= most:
+            break
+        text = encode_events((_shortened_event(event, letters),))
+    return text
+
+
+def _size(text: str) -> int:
+    """Returns how many bytes a text has in an answer."""
+    return len(text.encode())
 
 
 def _shortened(task: Task, letters: int) -> Task:
@@ -690,15 +717,56 @@ def _shortened(task: Task, letters: int) -> Task:
     messages = (*task.history[:1], *task.history[1:][-_NEWEST:])
     return replace(
         task,
-        history=tuple(replace(one, parts=_beginning(one, letters)) for one in messages),
-        artifacts=tuple(replace(one, parts=_beginning(one, letters)) for one in task.artifacts[-_NEWEST:]),
+        history=tuple(_shortened_text(one, letters) for one in messages),
+        artifacts=tuple(_shortened_text(one, letters) for one in task.artifacts[-_NEWEST:]),
+        metadata=_smallest(task.metadata, letters),
+        note=_beginning(task.note, letters),
     )
 
 
-def _beginning(one: Message | Artifact, letters: int) -> tuple[Part, ...]:
-    if len(one.text) <= letters and all(isinstance(part, TextPart) for part in one.parts):
-        return one.parts
-    return (TextPart(text=f"{one.text[:letters]}… ({LEFT_OUT})"),)
+def _shortened_event(event: TaskEvent, letters: int) -> TaskEvent:
+    """Returns an event with the beginnings of its texts, and without its largest metadata."""
+    match event:
+        case TaskOpened():
+            message, metadata = _shortened_text(event.message, letters), _smallest(event.metadata, letters)
+            return replace(event, message=message, metadata=metadata)
+        case MessageAdded():
+            return replace(event, message=_shortened_text(event.message, letters))
+        case ArtifactAdded():
+            return replace(event, artifact=_shortened_text(event.artifact, letters))
+        case MetadataChanged():
+            return replace(event, metadata=_smallest(event.metadata, letters))
+        case StateChanged():
+            return replace(event, note=_beginning(event.note, letters))
+        case _:
+            return event
+
+
+def _shortened_text(one: M, letters: int) -> M:
+    """Returns a message or an artifact with the beginning of its text; its files and data are left out."""
+    parts = one.parts
+    if len(encode_parts(parts)) > letters + _OVERHEAD:
+        parts = (TextPart(text=f"{one.text[:letters]}… ({LEFT_OUT})"),)
+    return replace(one, parts=parts, metadata=_smallest(one.metadata, letters))
+
+
+def _beginning(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[:letters]}… ({LEFT_OUT})"
+
+
+def _smallest(metadata: Json, letters: int) -> Json:
+    """Returns as many entries as fit, the smallest first: Synapse's own are small."""
+    room = letters + _OVERHEAD
+    if len(to_json(metadata)) <= room:
+        return metadata
+    sizes = {key: len(to_json({key: value})) for key, value in metadata.items()}
+    kept: set[str] = set()
+    for key in sorted(sizes, key=sizes.__getitem__):
+        room -= sizes[key]
+        if room < 0:
+            break
+        kept.add(key)
+    return {key: value for key, value in metadata.items() if key in kept}
 
 
 def _version(status: dict[str, Any]) -> str:
@@ -706,12 +774,12 @@ def _version(status: dict[str, Any]) -> str:
 
 
 def _events(found: Any) -> asks.EventsRead:
-    """Returns as many events as one answer holds, at least one."""
+    """Returns as many events as one answer holds, at least one; of one that is too large, its beginning."""
     events: list[asks.EventText] = []
     size = 0
     for recorded in cast("list[Recorded]", list(found)):
-        text = encode_events((recorded.event,))
-        size += len(text)
+        text = _event_text(recorded.event, LARGEST_UPDATE)
+        size += _size(text)
         if events and size > PAGE_BYTES:
             return asks.EventsRead(events=tuple(events), more=True)
         events.append(asks.EventText(recorded.seq, text))

@@ -140,6 +140,11 @@ def encode_events(events: Iterable[TaskEvent]) -> str:
     return to_json(rows)
 
 
+def encode_parts(parts: Iterable[Part]) -> str:
+    """Returns the text of the parts of a message or an artifact, as in the text of its event."""
+    return to_json([_part_fields(part) for part in parts])
+
+
 def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
     """Returns one event of an append.
 

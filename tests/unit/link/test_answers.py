@@ -25,6 +25,7 @@ from synapse.core.errors import (
     SynapseError,
     TaskNotFound,
 )
+from synapse.core.message import DataPart, FilePart, MessageId, Part, TextPart
 from synapse.core.requests import AnswerQuestion, CancelTask, CommandResult, HostCommand, SendMessage, VoidMessage
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.waiting import pause
@@ -37,10 +38,10 @@ from synapse.fleet.wire import NO_INCARNATION
 from synapse.host.stopped import stopped_tasks
 from synapse.link import answers
 from synapse.link.answers import LARGEST_UPDATE, LEFT_OUT, MOST_LONG_POLLS, Answers
-from synapse.link.asking import task_in, task_of_text
+from synapse.link.asking import events_in, task_in, task_of_text
 from synapse.link.deliveries import AgentFinder
 from synapse.store.codec import from_json
-from synapse.tasks.journal import Journal
+from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.rules import cancellation
 from tests.fakes.facts import handed, hidden, message, moved, noted, numbered, opened, said
 from tests.fakes.leased_store import LeasedStore
@@ -99,12 +100,19 @@ class World:
     allow: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     terminals: list[str] = field(default_factory=list[str])
 
-    async def ask(self, ask: asks.Ask | asks.Command, machine: str = "laptop", *, is_command: bool = False) -> Any:
+    async def ask(
+        self,
+        ask: asks.Ask | asks.Command,
+        machine: str = "laptop",
+        *,
+        is_command: bool = False,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> Any:
         """Return the answer; raises the error that answers it."""
         encoded = await self.answers.answer(
-            machine, asks.encode_ask(ask), max_payload=MAX_PAYLOAD, is_command=is_command
+            machine, asks.encode_ask(ask), max_payload=max_payload, is_command=is_command
         )
-        assert len(encoded) <= MAX_PAYLOAD
+        assert len(encoded) <= max_payload
         answer = asks.decode_answer(encoded)
         if isinstance(answer, asks.AskFailed):
             raise answer.as_error
@@ -566,13 +574,12 @@ async def test_a_page_of_large_tasks_is_cut_and_goes_on(tmp_path: Path) -> None:
         assert sorted(found) == sorted([here.mine.id, *(numbered(number) for number in range(3, 7))])
 
 
-async def grown(here: World, task: Task, *, messages: int = 2, metadata: int = 0) -> Task:
-    """The task with long messages, an answer and metadata, larger than an answer may be."""
+async def grown(here: World, task: Task, *, messages: int = 2) -> Task:
+    """The task with long messages and an answer, larger than an answer may be."""
     journal = Journal(here.store, ANY_LEASE)
     for number in range(messages):
         await journal.record(replace(said("", task.id), message=message(f"{number} " + "x" * 600_000, f"m{number}")))
-    await journal.record(moved(TaskState.WORKING, task.id), handed("answer " + "y" * 600_000, task.id))
-    return await journal.record(noted({"own": "z" * metadata}, task.id))
+    return await journal.record(moved(TaskState.WORKING, task.id), handed("answer " + "y" * 600_000, task.id))
 
 
 async def test_a_change_of_a_large_task_is_answered_as_done(tmp_path: Path) -> None:
@@ -606,6 +613,75 @@ async def test_a_large_task_is_read_with_the_beginnings_of_its_texts(tmp_path: P
         assert all(text.endswith(f"… ({LEFT_OUT})") for text in texts)
 
 
+LARGE = 3 * MAX_PAYLOAD // 2
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        TextPart(text="begins " + "y" * LARGE),
+        TextPart(text="begins " + "\N{GRINNING FACE}" * (LARGEST_UPDATE - 1000)),
+        TextPart(text="begins ", metadata={"own": "z" * LARGE}),
+        DataPart(data={"rows": ["z" * 1000] * (LARGE // 1000)}),
+        FilePart(content=b"z" * LARGE, name="core"),
+    ],
+    ids=["text", "letters of four bytes", "metadata of a part", "data", "file"],
+)
+async def test_events_with_large_parts_are_followed_to_the_end(tmp_path: Path, part: Part) -> None:
+    async with world(tmp_path) as here:
+        journal, task_id = Journal(here.store, ANY_LEASE), numbered(3)
+        large = replace(message("", "m3"), parts=(part,))
+        await journal.record(replace(opened(task_id, scope=MINE, inbox="codex"), message=large))
+        added = replace(said("", task_id), message=replace(large, message_id=MessageId("m4")))
+        answer = handed("", task_id)
+        answer = replace(answer, artifact=replace(answer.artifact, parts=(part,)))
+        await journal.record(moved(TaskState.WORKING, task_id), added, answer)
+        whole = await journal.record(moved(TaskState.COMPLETED, task_id))
+
+        task = await followed(here, task_id)
+
+        assert (task.id, task.state, task.version) == (whole.id, whole.state, whole.version)
+        begins = "begins " if isinstance(part, TextPart) else ""
+        for text in (*(one.text for one in task.history), *(one.text for one in task.artifacts)):
+            assert text.startswith(begins)
+            assert text.endswith(f"… ({LEFT_OUT})")
+
+
+async def test_events_with_large_metadata_are_followed_to_the_end(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        journal, task_id = Journal(here.store, ANY_LEASE), numbered(3)
+        metadata = {"own": "z" * LARGE, "a": 1, **{f"k{number}": number for number in range(100_000)}}
+        large = replace(message("hello", "m3"), metadata=metadata)
+        await journal.record(replace(opened(task_id, scope=MINE, inbox="codex", metadata=metadata), message=large))
+        answer = handed("blue", task_id)
+        answer = replace(answer, artifact=replace(answer.artifact, metadata=metadata))
+        await journal.record(moved(TaskState.WORKING, task_id), answer, noted({**metadata, "later": 1}, task_id))
+        whole = await journal.record(moved(TaskState.FAILED, task_id, note="begins " + "n" * LARGE))
+
+        task = await followed(here, task_id)
+        read = task_in(await here.ask(asks.ReadTask(task_id=task_id, exact=True)))
+
+        for one in (task, read):
+            assert (one.state, one.version, one.message.text, one.artifacts[0].text) == (
+                *(whole.state, whole.version),
+                *("hello", "blue"),
+            )
+            assert (one.metadata["a"], "own" in one.metadata) == (1, False)
+            assert one.note.startswith("begins nnn")
+
+
+async def followed(here: World, task_id: TaskId) -> Task:
+    """The task as a follower has it after all its events."""
+    task, seen, more = None, 0, True
+    while more:
+        read = await here.ask(asks.FollowRemoteTask(task_id=task_id, after=seen, seconds=0))
+        more = read.more
+        for one in read.events:
+            task, seen = rebuild(task, events_in(task_id, one.event)), one.seq
+    assert task is not None
+    return task
+
+
 async def test_a_task_that_fits_is_read_whole(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         large = replace(said("", here.mine.id), message=message("x" * 900_000))
@@ -625,14 +701,15 @@ async def test_a_list_shows_a_large_task_too(tmp_path: Path) -> None:
 
 async def test_a_change_whose_answer_cannot_be_sent_is_not_told_as_refused(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        await grown(here, here.mine, metadata=MAX_PAYLOAD)
+        await grown(here, here.mine)
+        small = 1000
 
         with pytest.raises(OutcomeUnknown, match="it was done"):
-            await here.ask(asks.CancelRemoteTask(task_id=here.mine.id, exact=True))
+            await here.ask(asks.CancelRemoteTask(task_id=here.mine.id, exact=True), max_payload=small)
 
         assert (await here.store.load(here.mine.id)).state is TaskState.CANCELED
         with pytest.raises(InvalidRequest):
-            await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True))
+            await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True), max_payload=small)
 
 
 async def test_one_machine_cannot_keep_this_one_busy(tmp_path: Path) -> None:
