@@ -397,7 +397,7 @@ class Answers:
         texts = [_task_text(task, LARGEST_UPDATE) for task in page.tasks]
         size = 0
         for fitting, text in enumerate(texts):
-            size += len(text)
+            size += _size(text)
             if fitting and size > PAGE_BYTES:
                 # The next page begins after the last task that fits.
                 page = await tasks.list(replace(request, limit=fitting), self._reader(machine))
@@ -808,7 +808,7 @@ class _UpdatePage:
         task_id = update.task.id
         text = encode_events((update.event,))
         task = "" if task_id in self._told else encode_task(update.task)
-        size = len(text) + len(task)
+        size = _size(text) + _size(task)
         if size > LARGEST_UPDATE:
             self._left_out += 1
             # What follows cannot be told without it.

@@ -558,6 +558,16 @@ async def test_many_events_come_in_several_answers_and_too_large_ones_are_counte
         assert len(pages) > 2
 
 
+async def test_a_reader_of_all_tasks_gets_no_more_bytes_than_fit_however_many_letters_they_are(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        large = message("\N{GRINNING FACE}" * (LARGEST_UPDATE // 3), "m3")
+        await Journal(here.store, ANY_LEASE).record(opened(numbered(3), scope=MINE, inbox="codex", message=large))
+
+        read = await here.ask(asks.FollowRemoteTasks(after=0, seconds=0))
+
+        assert ([update.task_id for update in read.updates], read.left_out) == ([here.mine.id], 1)
+
+
 async def test_a_page_of_large_tasks_is_cut_and_goes_on(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         for number in range(3, 7):
