@@ -99,7 +99,8 @@ from synapse.tasks.journal import Journal
 log = logging.getLogger(__name__)
 
 MOST_ASKS: Final = 128
-"""How many requests of one machine are answered at a time, without those that wait for something new."""
+"""How many requests of one machine are answered at a time, without those that wait for something new. As many more are
+refused at a time, and others are dropped."""
 MOST_LONG_POLLS: Final = 512
 """How many requests of one machine wait for something new at a time: each is for a reader of a task or a status."""
 _LARGEST_POLL: Final = 4096
@@ -211,7 +212,7 @@ class Answers:
         self._serve_terminal = serve_terminal
         self._ships_log = ships_log
         self._busy: Counter[tuple[str, bool]] = Counter()
-        """How many requests of each machine are answered now: long polls, and others."""
+        """How many requests of each machine are answered now, or refused: long polls, and others."""
         self._jobs: set[asyncio.Task[None]] = set()
 
     async def hear(self, bus: Bus, subject: str) -> None:
@@ -233,21 +234,25 @@ class Answers:
         if not arrival.reply_to:
             return  # nobody waits for an answer, so nothing is done
         waits = _is_long_poll(arrival.body)
-        if self._busy[machine, waits] >= (MOST_LONG_POLLS if waits else MOST_ASKS):
-            busy = RateLimited(f"{machine} asks too much at once", seconds=1)
-            answer = asks.encode_answer(asks.failed(busy))
-        else:
-            self._busy[machine, waits] += 1
-            try:
+        most = MOST_LONG_POLLS if waits else MOST_ASKS
+        busy = self._busy[machine, waits]
+        if busy >= 2 * most:
+            log.info("ask_dropped", extra={"machine": machine})  # it does not take the refusals either
+            return
+        # Until the answer is sent: a line that is slow or dead keeps it in memory.
+        self._busy[machine, waits] += 1
+        try:
+            if busy >= most:
+                answer = _asks_too_much(machine)
+            else:
                 answer = await self.answer(
                     machine, arrival.body, max_payload=bus.max_payload, is_command=is_command(arrival.subject)
                 )
-            finally:
-                self._busy[machine, waits] -= 1
-        try:
             await bus.publish(arrival.reply_to, answer)
         except BusError as error:
             log.info("answer_not_sent", extra={"machine": machine, "error": str(error)})
+        finally:
+            self._busy[machine, waits] -= 1
 
     async def answer(self, machine: str, body: bytes, *, max_payload: int, is_command: bool = False) -> bytes:
         """Returns the answer to a request of `machine`, of at most `max_payload` bytes."""
@@ -639,6 +644,10 @@ def _is_long_poll(body: bytes) -> bool:
     if not isinstance(ask, asks.FollowRemoteTask | asks.FollowRemoteTasks | asks.FollowForCaller | asks.ReadStatus):
         return False
     return ask.seconds > 0
+
+
+def _asks_too_much(machine: str) -> bytes:
+    return asks.encode_answer(asks.failed(RateLimited(f"{machine} asks too much at once", seconds=1)))
 
 
 def _require_subject(*, as_wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,14 +26,15 @@ from synapse.core.errors import (
     TaskNotFound,
 )
 from synapse.core.message import DataPart, FilePart, MessageId, Part, TextPart
+from synapse.core.override import override
 from synapse.core.requests import AnswerQuestion, CancelTask, CommandResult, HostCommand, SendMessage, VoidMessage
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.waiting import pause
 from synapse.dialects.synapse import commands
 from synapse.fleet import asks
-from synapse.fleet.bus import NobodyThere
+from synapse.fleet.bus import Arrival, NobodyThere
 from synapse.fleet.log import PieceRequest, RangeAnswer, RangeRequest, decode_log, encode_log
-from synapse.fleet.names import ask_subject
+from synapse.fleet.names import ask_subject, inbox_prefix
 from synapse.fleet.wire import NO_INCARNATION
 from synapse.host.stopped import stopped_tasks
 from synapse.link import answers
@@ -47,7 +48,7 @@ from tests.fakes.facts import handed, hidden, message, moved, noted, numbered, o
 from tests.fakes.leased_store import LeasedStore
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.listed_agents import ListedAgents
-from tests.fakes.memory_engine import MemoryEngine
+from tests.fakes.memory_engine import MemoryBus, MemoryEngine
 
 CODEX = AgentEntry(
     "synapse-codex-8120", "codex", name="codex", port=8120, inbox="codex", socket="/run/codex.sock", pid=7
@@ -56,6 +57,7 @@ STATUS = {"state": "ready", "why": "the prompt is visible", "since": "2026-01-15
 SECRETS = {"current_task": {"message": "secret"}, "sightings": ["the screen"], "working_dir": "/proj"}
 MAX_PAYLOAD = 1024 * 1024
 """What a server carries by default."""
+BOUND = 40.0
 MINE, LOCAL = MACHINE_SCOPE + "laptop", LOCAL_SCOPE
 
 
@@ -743,6 +745,65 @@ async def test_one_machine_cannot_keep_this_one_busy(tmp_path: Path) -> None:
         failed = [one for one in map(asks.decode_answer, polled) if isinstance(one, asks.AskFailed)]
         assert [one.error["code"] for one in failed] == ["rate_limited"]
         assert isinstance(asks.decode_answer(last), asks.TaskRead)  # not refused because of those that wait
+
+
+class StuckBus(MemoryBus):
+    """A bus over a line that takes nothing until the test says so."""
+
+    def __init__(self, engine: MemoryEngine, machine: str) -> None:
+        super().__init__(engine, machine)
+        self.takes = asyncio.Event()
+        self.waiting: list[tuple[str, asks.AskAnswer]] = []
+        """The answers that wait to be sent, with their inboxes."""
+
+    @override
+    async def publish(self, subject: str, body: bytes) -> None:
+        one = (subject, asks.decode_answer(body))
+        self.waiting.append(one)
+        await self.takes.wait()
+        self.waiting.remove(one)
+
+
+@asynccontextmanager
+async def stuck(here: World) -> AsyncGenerator[tuple[StuckBus, Callable[[asks.Ask, str], None]]]:
+    """A machine whose line is stuck, and a function by which another machine asks it."""
+    engine = MemoryEngine()
+    bus = StuckBus(engine, "box2")
+    engine.buses.append(bus)
+    hearing = asyncio.create_task(here.answers.hear(bus, ask_subject("box2", "*")))
+
+    def ask(one: asks.Ask, machine: str) -> None:
+        assert engine.deliver(Arrival(ask_subject("box2", machine), asks.encode_ask(one), inbox_prefix(machine)))
+
+    async with asyncio.timeout(BOUND):
+        await until(lambda: bool(engine.readers))
+        yield bus, ask
+    hearing.cancel()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await pause(0.01)
+
+
+async def test_answers_that_wait_to_be_sent_count_as_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_ASKS", 3)
+    async with world(tmp_path) as here, stuck(here) as (bus, ask):
+        for _ in range(20):
+            ask(asks.Greet(instance="one"), "laptop")
+        ask(asks.Greet(instance="one"), "box3")
+        await until(lambda: any(subject == inbox_prefix("box3") for subject, _ in bus.waiting))
+
+        *of_laptop, (_, of_box3) = bus.waiting
+        assert [type(answer) for _, answer in of_laptop] == [*[asks.Greeted] * 3, *[asks.AskFailed] * 3]
+        assert isinstance(of_box3, asks.Greeted)
+
+        bus.takes.set()
+        await until(lambda: not bus.waiting)
+        bus.takes.clear()
+        ask(asks.Greet(instance="one"), "laptop")
+        await until(lambda: bool(bus.waiting))
+        assert isinstance(bus.waiting[0][1], asks.Greeted)
 
 
 async def test_an_unreadable_request_is_answered(tmp_path: Path) -> None:
