@@ -103,6 +103,8 @@ MOST_ASKS: Final = 128
 refused at a time, and others are dropped."""
 MOST_LONG_POLLS: Final = 512
 """How many requests of one machine wait for something new at a time: each is for a reader of a task or a status."""
+MOST_UNSENT: Final = 32 * 1024 * 1024
+"""How many bytes of answers to one machine wait to be sent. Reads above it are refused; what was changed is told."""
 _LARGEST_POLL: Final = 4096
 _OVERHEAD: Final = 1024
 """How many bytes an answer has beside its task."""
@@ -213,6 +215,8 @@ class Answers:
         self._ships_log = ships_log
         self._busy: Counter[tuple[str, bool]] = Counter()
         """How many requests of each machine are answered now, or refused: long polls, and others."""
+        self._unsent: Counter[str] = Counter()
+        """How many bytes of answers to each machine wait to be sent."""
         self._jobs: set[asyncio.Task[None]] = set()
 
     async def hear(self, bus: Bus, subject: str) -> None:
@@ -248,11 +252,20 @@ class Answers:
                 answer = await self.answer(
                     machine, arrival.body, max_payload=bus.max_payload, is_command=is_command(arrival.subject)
                 )
-            await bus.publish(arrival.reply_to, answer)
+                if self._unsent[machine] + len(answer) > MOST_UNSENT and not _changes(arrival.body):
+                    answer = _asks_too_much(machine)
+            await self._send(bus, machine, arrival.reply_to, answer)
+        finally:
+            self._busy[machine, waits] -= 1
+
+    async def _send(self, bus: Bus, machine: str, reply_to: str, answer: bytes) -> None:
+        self._unsent[machine] += len(answer)
+        try:
+            await bus.publish(reply_to, answer)
         except BusError as error:
             log.info("answer_not_sent", extra={"machine": machine, "error": str(error)})
         finally:
-            self._busy[machine, waits] -= 1
+            self._unsent[machine] -= len(answer)
 
     async def answer(self, machine: str, body: bytes, *, max_payload: int, is_command: bool = False) -> bytes:
         """Returns the answer to a request of `machine`, of at most `max_payload` bytes."""
@@ -608,7 +621,13 @@ class Answers:
         return asks.TaskRead(task=encode_task(task))
 
 
-_CHANGES: Final = (asks.CancelRemoteTask, asks.AnswerRemoteQuestion, asks.ResolveRemoteTask, asks.RunCommand)
+_CHANGES: Final = (
+    asks.CancelRemoteTask,
+    asks.AnswerRemoteQuestion,
+    asks.ResolveRemoteTask,
+    asks.OpenTerminal,
+    asks.RunCommand,
+)
 """The asks that change something here."""
 
 _METHODS: Final[dict[type[asks.Ask | asks.Command], str]] = {
@@ -644,6 +663,14 @@ def _is_long_poll(body: bytes) -> bool:
     if not isinstance(ask, asks.FollowRemoteTask | asks.FollowRemoteTasks | asks.FollowForCaller | asks.ReadStatus):
         return False
     return ask.seconds > 0
+
+
+def _changes(body: bytes) -> bool:
+    """Decides whether a request changes something here."""
+    try:
+        return isinstance(asks.decode_ask(body), _CHANGES)
+    except UnreadableBody:
+        return False
 
 
 def _asks_too_much(machine: str) -> bytes:

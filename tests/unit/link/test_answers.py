@@ -806,6 +806,32 @@ async def test_answers_that_wait_to_be_sent_count_as_requests(tmp_path: Path, mo
         assert isinstance(bus.waiting[0][1], asks.Greeted)
 
 
+async def test_answers_that_wait_to_be_sent_have_a_limit_in_bytes_but_changes_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "MOST_UNSENT", 100_000)
+    async with world(tmp_path) as here, stuck(here) as (bus, ask):
+        large = replace(said("", here.mine.id), message=message("x" * 60_000, "large"))
+        await Journal(here.store, ANY_LEASE).record(large)
+        read, cancel = asks.ReadTask(task_id=here.mine.id), asks.CancelRemoteTask(task_id=here.mine.id)
+
+        told: list[str] = []
+        for one in (read, read, cancel):
+            ask(one, "laptop")
+            await until(lambda: len(bus.waiting) > len(told))
+            answer = bus.waiting[-1][1]
+            told.append(answer.error["code"] if isinstance(answer, asks.AskFailed) else type(answer).__name__)
+
+        assert told == ["TaskRead", "rate_limited", "TaskRead"]
+
+        bus.takes.set()
+        await until(lambda: not bus.waiting)
+        bus.takes.clear()
+        ask(read, "laptop")
+        await until(lambda: bool(bus.waiting))
+        assert isinstance(bus.waiting[0][1], asks.TaskRead)
+
+
 async def test_an_unreadable_request_is_answered(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         answer = asks.decode_answer(await here.answers.answer("laptop", b"\xc1", max_payload=MAX_PAYLOAD))
