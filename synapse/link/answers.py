@@ -73,8 +73,10 @@ from synapse.core.requests import (
     CommandResult,
     DeleteTask,
     GetMessage,
+    GetPushConfig,
     GetTask,
     HostCommand,
+    ListPushConfigs,
     ListTasks,
     OnBehalfOf,
     ResolveTask,
@@ -529,14 +531,10 @@ class Answers:
         return await self._read(await self._store.load(TaskId(done.task_id))) if done.task_id else asks.TaskRead()
 
     async def _command(self, machine: str, ask: asks.RunCommand) -> asks.CommandDone:
-        call = commands.ask(WireRequest("POST", commands.PATH, body=ask.body))
-        behalf = cast("Call[Any]", call).request
-        if not isinstance(behalf, OnBehalfOf) or not isinstance(behalf.request, HostCommand):
-            raise InvalidRequest("the body is not a command")
-        if isinstance(behalf.request, VoidMessage):
+        request, caller = _command_in(ask)
+        if isinstance(request, VoidMessage):
             raise InvalidRequest("a gateway cancels tasks; only the relay withdraws messages")
-        caller = self._gateway_caller(machine, behalf.caller)
-        request = behalf.request
+        caller = self._gateway_caller(machine, caller)
         if isinstance(request, SendMessage) and not self._ships_log:
             request = replace(request, metadata={**request.metadata, GATEWAY_MACHINE: machine})
         inbox = ask.inbox
@@ -626,9 +624,8 @@ _CHANGES: Final = (
     asks.AnswerRemoteQuestion,
     asks.ResolveRemoteTask,
     asks.OpenTerminal,
-    asks.RunCommand,
 )
-"""The asks that change something here."""
+"""The asks that change something here, besides commands."""
 
 _METHODS: Final[dict[type[asks.Ask | asks.Command], str]] = {
     asks.Greet: "greet",
@@ -665,12 +662,29 @@ def _is_long_poll(body: bytes) -> bool:
     return ask.seconds > 0
 
 
-def _changes(body: bytes) -> bool:
-    """Decides whether a request changes something here."""
-    try:
-        return isinstance(asks.decode_ask(body), _CHANGES)
-    except UnreadableBody:
+def _command_in(ask: asks.RunCommand) -> tuple[HostCommand, Caller]:
+    """Returns a gateway's command, and the caller that it names. Raises InvalidRequest."""
+    call = commands.ask(WireRequest("POST", commands.PATH, body=ask.body))
+    behalf = cast("Call[Any]", call).request
+    if not isinstance(behalf, OnBehalfOf) or not isinstance(behalf.request, HostCommand):
+        raise InvalidRequest("the body is not a command")
+    return behalf.request, behalf.caller
+
+
+def _is_change(ask: object) -> bool:
+    """Decides whether a request that was answered has changed something here."""
+    if isinstance(ask, asks.RunCommand):
+        with suppress(SynapseError):
+            return not isinstance(_command_in(ask)[0], GetPushConfig | ListPushConfigs)
         return False
+    return isinstance(ask, _CHANGES)
+
+
+def _changes(body: bytes) -> bool:
+    """Decides whether a request that was answered has changed something here, by its bytes."""
+    with suppress(UnreadableBody):
+        return _is_change(asks.decode_ask(body))
+    return False
 
 
 def _asks_too_much(machine: str) -> bytes:
@@ -706,7 +720,7 @@ class _ChangeMade(OutcomeUnknown):
 
 def _too_large(ask: object) -> SynapseError:
     """Returns the error for an answer that is larger than the fleet's server carries."""
-    if isinstance(ask, _CHANGES):
+    if _is_change(ask):
         return _ChangeMade()
     return InvalidRequest("the answer is larger than the fleet's server carries")
 

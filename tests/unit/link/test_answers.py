@@ -27,7 +27,17 @@ from synapse.core.errors import (
 )
 from synapse.core.message import DataPart, FilePart, MessageId, Part, TextPart
 from synapse.core.override import override
-from synapse.core.requests import AnswerQuestion, CancelTask, CommandResult, HostCommand, SendMessage, VoidMessage
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    CommandResult,
+    HostCommand,
+    ListPushConfigs,
+    SendMessage,
+    SetPushConfig,
+    VoidMessage,
+)
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.waiting import pause
 from synapse.dialects.synapse import commands
@@ -69,6 +79,7 @@ class FakeHosts:
         self.commands: list[tuple[HostCommand, Caller]] = []
         self.statuses: list[dict[str, Any]] = [{**STATUS, **SECRETS}]
         self.screens = 0
+        self.url_letters = 0
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         assert agent is CODEX
@@ -77,7 +88,11 @@ class FakeHosts:
             task = await self._store.load(TaskId(request.task_id))
             await Journal(self._store, ANY_LEASE).record(*cancellation(task, task.updated_at))
         task_id = request.task_id if isinstance(request, CancelTask | AnswerQuestion) else ""
-        return CommandResult(task_id=task_id, version=1)
+        hook = PushConfig(id="hook", url="https://example.com/" + "x" * self.url_letters)
+        result = (
+            hook if isinstance(request, SetPushConfig) else (hook,) if isinstance(request, ListPushConfigs) else None
+        )
+        return CommandResult(task_id=task_id, version=1, result=result)
 
     async def watch_status(self, _agent: AgentEntry, *, finished: int) -> AsyncGenerator[dict[str, Any], None]:
         assert finished >= 0
@@ -623,6 +638,21 @@ async def test_a_large_task_is_read_with_the_beginnings_of_its_texts(tmp_path: P
         assert read.artifacts[0].text.startswith("answer yyy")
         texts = [*(one.text for one in read.history[1:]), *(one.text for one in read.artifacts)]
         assert all(text.endswith(f"… ({LEFT_OUT})") for text in texts)
+
+
+async def test_a_command_that_only_reads_is_not_told_as_done_when_its_answer_cannot_be_sent(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.hosts.url_letters = MAX_PAYLOAD
+        task_id = here.local.id
+
+        async def run(command: HostCommand) -> Any:
+            body = commands.encode_command(command, Caller())
+            return await here.ask(asks.RunCommand(body=body, target="codex"), is_command=True)
+
+        with pytest.raises(InvalidRequest, match="larger than the fleet's server carries"):
+            await run(ListPushConfigs(task_id=task_id))
+        with pytest.raises(OutcomeUnknown, match="it was done"):
+            await run(SetPushConfig(task_id=task_id, config=PushConfig(url="https://example.com/")))
 
 
 LARGE = 3 * MAX_PAYLOAD // 2
