@@ -194,6 +194,7 @@ class Answers:
     def __init__(  # noqa: PLR0913 - it reaches everything that another machine may ask about
         self,
         *,
+        machine: str,
         instance: asks.Greeted,
         finder: AgentFinder,
         registry: CachedRegistry,
@@ -205,6 +206,7 @@ class Answers:
         serve_terminal: ServeTerminal,
         ships_log: bool = True,
     ) -> None:
+        self._machine = machine
         self._instance = instance
         self._finder = finder
         self._registry = registry
@@ -280,7 +282,7 @@ class Answers:
                 encoded = _encoded(await self._dispatch(machine, ask, is_command=is_command), max_payload)
             if len(encoded) <= max_payload:
                 return encoded
-            answer = asks.failed(_too_large(ask))
+            answer = asks.failed(_too_large(ask, self._machine))
         except UnreadableBody as error:
             answer = asks.unreadable(error)
         except SynapseError as error:
@@ -710,18 +712,18 @@ def _reduced(status: dict[str, Any], *, decides: bool = False) -> dict[str, Any]
 class _ChangeMade(OutcomeUnknown):
     """A change was made, and its answer cannot be sent. After any other error its caller would make it again."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: str) -> None:
         SynapseError.__init__(
             self,
             "it was done, but the answer is larger than the fleet's server carries",
-            hint="look at the task before you do it again: `synapse tasks` shows its state",
+            hint=f"look at the task before you do it again: `synapse tasks --machine {machine}` shows its state",
         )
 
 
-def _too_large(ask: object) -> SynapseError:
-    """Returns the error for an answer that is larger than the fleet's server carries."""
+def _too_large(ask: object, machine: str) -> SynapseError:
+    """Returns the error for an answer of `machine`, this one, that is larger than the fleet's server carries."""
     if _is_change(ask):
-        return _ChangeMade()
+        return _ChangeMade(machine)
     return InvalidRequest("the answer is larger than the fleet's server carries")
 
 

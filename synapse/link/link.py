@@ -221,6 +221,7 @@ class Link:
         self._states = AgentStates(self.registry, self._hosts, self._presence.changed)
         self._streams = Streams(bus, machine, self._ask_terminal, lambda: secrets.token_hex(8))
         self._answers = Answers(
+            machine=machine,
             instance=self._me,
             finder=self._finder,
             registry=self.registry,

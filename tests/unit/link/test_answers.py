@@ -153,6 +153,7 @@ async def world(
         return encode_log(RangeAnswer(more=True))
 
     answers = Answers(
+        machine="box2",
         instance=asks.Greeted(instance="i"),
         finder=AgentFinder(registry, store),
         registry=registry,
@@ -746,9 +747,10 @@ async def test_a_change_whose_answer_cannot_be_sent_is_not_told_as_refused(tmp_p
         await grown(here, here.mine)
         small = 1000
 
-        with pytest.raises(OutcomeUnknown, match="it was done"):
+        with pytest.raises(OutcomeUnknown, match="it was done") as told:
             await here.ask(asks.CancelRemoteTask(task_id=here.mine.id, exact=True), max_payload=small)
 
+        assert "`synapse tasks --machine box2`" in told.value.hint
         assert (await here.store.load(here.mine.id)).state is TaskState.CANCELED
         with pytest.raises(InvalidRequest):
             await here.ask(asks.ReadTask(task_id=here.mine.id, exact=True), max_payload=small)
