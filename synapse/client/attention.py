@@ -32,7 +32,8 @@ NOT_RESPONDING = "not_responding"
 UNKNOWN = "unknown"
 """The state of an agent whose host this process is not allowed to connect to."""
 ATTACH_AFTER = "attach_after"
-"""In the status of an agent on another machine: the command there that allows this machine to attach, until it may."""
+"""In the status of an agent on another machine: the command there that allows this machine to attach, until it may. The
+link of this machine puts it there."""
 
 
 def agent_state_of(status: "dict[str, Any]", error: "SynapseError | None") -> str:

@@ -255,13 +255,12 @@ class AgentsListed(_Struct, frozen=True, tag="agent_list"):
 
 
 class StatusRead(_Struct, frozen=True, tag="status_read"):
-    """The JSON of `GET /status`, reduced for those without the right `read`; None if it is still the one `known`.
-
-    For those without the right `attach` it has `attach_after`, the command that gives it; earlier versions say nothing.
-    """
+    """The JSON of `GET /status`, reduced for those without the right `read`; None if it is still the one `known`."""
 
     status: dict[str, Any] | None
     version: str = ""
+    may_attach: bool = True
+    """Whether the machine that asks has the right `attach`."""
 
 
 class TaskRead(_Struct, frozen=True, tag="task_read"):

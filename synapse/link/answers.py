@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from synapse.client.attention import ATTACH_AFTER, needs_of
+from synapse.client.attention import needs_of
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import (
@@ -331,7 +331,7 @@ class Answers:
     async def _status(self, machine: str, ask: asks.ReadStatus) -> asks.StatusRead:
         entry = await self._finder.running(ask.target)
         allowed = self._allowed(machine)
-        decides = APPROVE in allowed and ask.sender == PERSON
+        decides, may_attach = APPROVE in allowed and ask.sender == PERSON, ATTACH in allowed
         try:
             async with (
                 asyncio.timeout(min(ask.seconds, asks.LONG_POLL_SECONDS) if ask.known else HOST_SECONDS),
@@ -339,11 +339,9 @@ class Answers:
             ):
                 async for status in statuses:
                     shown = status if READ in allowed else _reduced(status, decides=decides)
-                    if ATTACH not in allowed:
-                        shown = {**shown, ATTACH_AFTER: f"synapse fleet allow {machine} {ATTACH}"}
-                    version = _version(shown)
+                    version = _version(shown, may_attach=may_attach)
                     if version != ask.known:
-                        return asks.StatusRead(status=shown, version=version)
+                        return asks.StatusRead(status=shown, version=version, may_attach=may_attach)
         except TimeoutError:
             if ask.known:
                 return asks.StatusRead(status=None, version=ask.known)
@@ -821,8 +819,8 @@ def _smallest(metadata: Json, letters: int) -> Json:
     return {key: value for key, value in metadata.items() if key in kept}
 
 
-def _version(status: dict[str, Any]) -> str:
-    return hashlib.blake2b(msgspec.json.encode(status, order="sorted"), digest_size=8).hexdigest()
+def _version(status: dict[str, Any], *, may_attach: bool) -> str:
+    return hashlib.blake2b(msgspec.json.encode((status, may_attach), order="sorted"), digest_size=8).hexdigest()
 
 
 def _events(found: Any) -> asks.EventsRead:

