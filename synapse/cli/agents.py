@@ -29,6 +29,7 @@ from synapse.client.attention import (
     question_lines,
     release_step,
     resolving_command,
+    short_task_id,
     target_of,
     title_of,
     why_held,
@@ -294,7 +295,7 @@ def _task_lines(name: str, items: list[dict[str, Any]]) -> list[str]:
     for item in items:
         if item.get("question_id") or item.get("held"):
             continue  # reported with the agent
-        task_id, receipt = plain(str(item.get("task_id", ""))[:8]), str(item.get("receipt", "typed"))
+        task_id, receipt = short_task_id(item), str(item.get("receipt", "typed"))
         text = plain(str(item.get("text", "")))
         if receipt == QUEUED:
             held.setdefault(text, []).append(task_id)

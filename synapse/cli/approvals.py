@@ -24,6 +24,7 @@ from synapse.client.attention import (
     own_questions_in,
     question_in,
     question_lines,
+    step_elsewhere,
     target_of,
     title_of,
 )
@@ -139,10 +140,7 @@ def _on_its_machine(item: dict[str, Any]) -> dict[str, Any]:
     """Returns an object of another machine with names and commands that mean its agent here."""
     machine, name, question = (str(item.get("machine")), str(item.get("name")), object_in(item, "question"))
     remote = on_machine(name, machine)
-    if question:
-        step = next_step(question, target_of(question, remote), remote)
-    else:
-        step = f"{item.get('next', '')}\n".replace(f" {name}\n", f" {remote}\n").rstrip("\n")
+    step = next_step(question, target_of(question, remote), remote) if question else step_elsewhere(item, remote)
     agent_id = on_machine(str(item.get("agent_id")), machine)
     return {**_NO_NEED, **item, "agent_id": agent_id, "name": remote, "next": step, "question": question or None}
 

@@ -84,7 +84,7 @@ def _running_task(status: "dict[str, Any]") -> str:
 
 
 def _task_fields(entry: AgentEntry, item: "dict[str, Any]") -> "dict[str, Any]":
-    receipt, task_id = str(item.get("receipt", TYPED)), str(item.get("task_id", ""))
+    receipt, task_id, short_id = str(item.get("receipt", TYPED)), str(item.get("task_id", "")), short_task_id(item)
     return {
         "agent_id": entry.agent_id,
         "name": short_name(entry),
@@ -92,7 +92,7 @@ def _task_fields(entry: AgentEntry, item: "dict[str, Any]") -> "dict[str, Any]":
         "kind": IN_DOUBT if receipt == TYPED else HELD,
         "title": item.get("text", ""),
         "asked_at": None,
-        "next": resolving_command(task_id[:8], receipt) or f"synapse status {task_id[:8]}",
+        "next": resolving_command(short_id, receipt) or _look_at(short_id),
         "question": None,
     }
 
@@ -178,7 +178,29 @@ def answer_commands(question: "dict[str, Any]", target: str) -> "list[str]":
 
 def target_of(question: "dict[str, Any]", agent: str) -> str:
     """Returns what an answer names: the short id of the question's task, or the agent."""
-    return plain(str(question.get("task_id") or "")[:8]) or agent
+    return short_task_id(question) or agent
+
+
+def short_task_id(item: "dict[str, Any]") -> str:
+    """Returns the short id of the task in a part of a status, or an empty string.
+
+    It goes into commands for people to type, and may come from another machine: only letters of ids are left in it.
+    """
+    return "".join(char for char in str(item.get("task_id") or "")[:8] if char.isalnum() or char in "-_")
+
+
+def step_elsewhere(item: "dict[str, Any]", agent: str) -> str:
+    """Returns the command for an object of `needs_of` of another machine, without a question.
+
+    One that Synapse does not give is not shown: people would type here what that machine has made up.
+    """
+    task_id, step = short_task_id(item), str(item.get("next", ""))
+    known = (resolving_command(task_id, TYPED), resolving_command(task_id, QUEUED), _look_at(task_id))
+    return step if task_id and step in known else f"synapse attach {agent}"
+
+
+def _look_at(task_id: str) -> str:
+    return f"synapse status {task_id}"
 
 
 def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:
@@ -218,11 +240,14 @@ def release_step(held: "dict[str, Any]", name: str) -> str:
     """Returns the command that releases held messages, or a hint."""
     reason = held.get("reason")
     if reason == IN_DOUBT:
-        return f"synapse resolve {str(held.get('task_id', ''))[:8]} --delivered|--retry|--fail"
+        return resolving_command(short_task_id(held), TYPED)
     if reason == UNREACHABLE:
         return "synapse external list"
     if reason == TOOLS:
         return "a few seconds at most"
+    machine = split_machine(name)[1]
+    if reason == STORE and machine:
+        return f"on {machine}: synapse doctor"
     if reason == STORE:
         return plain(str(held.get("hint") or "")) or "synapse doctor"
     return f"synapse attach {name}"
