@@ -115,6 +115,14 @@ class Shipping:
         self._world.pending.append((link, self._send_range, (link, taken.request, isinstance(taken, Missing))))
         return False
 
+    def ask_all(self, link: SimLink) -> None:
+        """Asks all machines for what is missing of their logs, if the machine of this link keeps replicas."""
+        if not self._world.ships_log or link.machine.name not in self._world.replicas:
+            return
+        for name in self._world.names:
+            if name != link.machine.name:
+                self._send_range(link, link.replica.ask(name), True)
+
     def ask_range(self, link: SimLink) -> None:
         if not self._world.ships_log:
             return
