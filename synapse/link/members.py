@@ -77,7 +77,7 @@ class Members:
         if invited.name in self.machines:
             raise NameTaken(
                 f"the fleet has a machine named '{invited.name}' already",
-                hint=_taken_hint(invited.name),
+                hint=_taken_hint(self.machines[invited.name]),
             )
         others = {key: one for key, one in self.invited.items() if one.name != invited.name}
         return replace(self, invited={**others, invited.key: invited})
@@ -96,8 +96,9 @@ class Members:
         if invited.used_by not in ("", machine_key):
             raise InvitationRefused(f"another machine has used the invitation of '{invited.name}' already")
         machine = FleetMember(name=invited.name, key=machine_key, is_gateway=invited.is_gateway)
-        if self.machines.get(invited.name, machine) != machine:
-            raise NameTaken(f"the fleet has a machine named '{invited.name}' already", hint=_taken_hint(invited.name))
+        present = self.machines.get(invited.name, machine)
+        if present != machine:
+            raise NameTaken(f"the fleet has a machine named '{invited.name}' already", hint=_taken_hint(present))
         others = {one.key for one in self.machines.values() if one.name != invited.name}
         if machine_key in others or machine_key in self.invited:
             # A server does not start with two users of one key.
@@ -135,8 +136,10 @@ class Members:
         return replace(self, invited=kept) if len(kept) < len(self.invited) else self
 
 
-def _taken_hint(name: str) -> str:
-    return f"choose another name; or `synapse fleet remove {name}` first, if it is the same machine"
+def _taken_hint(machine: FleetMember) -> str:
+    if machine.runs_server:
+        return "choose another name: the machine with this one runs the fleet's server"
+    return f"choose another name; or `synapse fleet remove {machine.name}` first, if it is the same machine"
 
 
 def permissions(machine: FleetMember, api: str = names.ENGINE_API) -> dict[str, Any]:

@@ -90,6 +90,9 @@ def test_a_name_is_taken_by_one_machine() -> None:
     with pytest.raises(NameTaken, match="'box2' already") as taken:
         enrolled.invite(replace(BOX2, key="UNEW"))
     assert "`synapse fleet remove box2` first, if it is the same machine" in taken.value.hint
+    with pytest.raises(NameTaken, match="'hub' already") as own:
+        EMPTY.invite(replace(BOX2, name="hub"))
+    assert own.value.hint == "choose another name: the machine with this one runs the fleet's server"
     twice = replace(INVITED, machines={**EMPTY.machines, "box2": FleetMember(name="box2", key="UOTHER")})
     with pytest.raises(NameTaken):
         twice.enrol("UINV", "UBOX2", NOW)
