@@ -133,15 +133,14 @@ def create_fleet(home: Path, logs: Path, wanted: NewFleet) -> FleetConfig:
     checked_machine_name(wanted.machine)
     checked_fleet_name(wanted.fleet)
     listen = choose_listen(wanted.listen)
+    servers = choose_servers(listen, wanted.address)
     folder = fleet_folder(home)
     _clear_for_membership(folder)
     make_private(folder)
     server = FleetServer(home, logs)
     seed = new_seed()
     me = FleetMember(name=wanted.machine, key=public_key(seed), is_gateway=True, runs_server=True)
-    members = Members(
-        fleet=wanted.fleet, listen=listen, servers=choose_servers(listen, wanted.address), machines={me.name: me}
-    )
+    members = Members(fleet=wanted.fleet, listen=listen, servers=servers, machines={me.name: me})
     config = FleetConfig(
         fleet=wanted.fleet,
         machine=wanted.machine,

@@ -26,6 +26,7 @@ import errno
 import fcntl
 import hashlib
 import hmac
+import ipaddress
 import json
 import logging
 import os
@@ -103,6 +104,7 @@ _PROCESS: Final = "process.json"
 _RUNNING: Final = ".running"
 _PORTS: Final = "nats-server_{}.ports"
 _OUTPUT: Final = "output.txt"
+_HOST: Final = re.compile(r"\w(?:[\w.-]*[\w.])?")
 _VALIDITY: Final = re.compile(rb"0\x1e\x17\r\d{12}Z\x17\r(\d{12}Z)")
 """When a certificate (DER) begins and ends to be valid: RFC 5280, 4.1.2.5. The link does without cryptography."""
 
@@ -565,9 +567,21 @@ def split_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
         host, port = text, "0"
-    if not host or not port.isdecimal() or not 0 <= int(port) < 65536:
+    if not _is_host(host) or not port.isdecimal() or not 0 <= int(port) < 65536:
         raise InvalidSettings(f"'{text}' is no address", hint="write HOST:PORT, as 192.168.1.5:4222")
     return host.strip("[]"), int(port)
+
+
+def _is_host(text: str) -> bool:
+    """Decides whether a text is the name of a host, or an IP address; one with colons may stand in brackets."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" not in bare:
+        return _HOST.fullmatch(text) is not None
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        return False
+    return True
 
 
 def _own_address() -> str:

@@ -92,6 +92,7 @@ def test_without_a_fleet_it_says_how_to_get_one(synapse: Cli, arguments: tuple[s
         (("create", "--name", "Not a name"), 2, "cannot name a machine"),
         (("create", "--name", "hub", "--fleet", "my fleet"), 2, "cannot name a fleet"),
         (("create", "--name", "hub", "--listen", "nonsense:x"), 2, "is no address"),
+        (("create", "--name", "hub", "--listen", "127.0.0.1:0", "--address", ","), 2, "',' is no address"),
         (("create", "--name", "hub", "--listen", "192.0.2.1:4222"), 2, "--listen takes an address of this machine"),
         (("join", "hello"), 2, "not a whole invitation"),
         (("join", "http://example.org", "--as", "box2"), 2, "no address of a NATS server"),
