@@ -524,16 +524,18 @@ def _stop(settings: Settings, options: Namespace) -> int:
     from synapse.link.background import stop_link
 
     stopped = stop_link(settings.home)
-    if config.runs_server:
-        _server(settings).stop()
+    ran = config.runs_server and _server(settings).stop()
     if options.json:
         print_json({"stopped": stopped})
-    else:
-        print_notice("The link is stopped." if stopped else "The link did not run.")
-        if config.runs_server:
-            print_notice(
-                "The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here."
-            )
+        return DONE
+    if config.runs_server and not stopped and not ran:
+        print_notice("The link did not run, and neither did the fleet's server.")
+        return DONE
+    print_notice("The link is stopped." if stopped else "The link did not run.")
+    if ran:
+        print_notice("The fleet's server is stopped too: no machine reaches another until `synapse fleet start` here.")
+    elif config.runs_server:
+        print_notice("The fleet's server did not run.")
     return DONE
 
 

@@ -244,19 +244,20 @@ class FleetServer:
         secret = (self.folder.parent / SEED_FILE).read_bytes()
         return seed_of(hmac.digest(secret, text.encode(), "sha256"))
 
-    def stop(self) -> None:
-        """Stops the server and waits until it has ended. Raises SynapseError."""
-        if self.folder.exists():
-            with self._locked():
-                self._stop()
+    def stop(self) -> bool:
+        """Stops the server and waits until it has ended; returns whether it ran. Raises SynapseError."""
+        if not self.folder.exists():
+            return False
+        with self._locked():
+            return self._stop()
 
-    def _stop(self) -> None:
+    def _stop(self) -> bool:
         if self.process() is None:
             with self._open_running() as lock:
                 self._take(lock)
         running = self.process()
         if running is None:
-            return
+            return False
         pid, started = running
         with suppress(ProcessLookupError):
             # SIGTERM lets JetStream close its files.
@@ -265,6 +266,7 @@ class FleetServer:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             _wait_until_ended(pid, started, STOP_SECONDS)
+        return True
 
     def reload(self) -> None:
         """Lets a server that runs read its configuration again."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +23,8 @@ from synapse.core.agent import AgentEntry
 from synapse.fleet.relay_io import OutboxState
 from synapse.link.database import LinkDatabase
 from synapse.link.membership import default_machine_name
-from synapse.registry.files import FileRegistry
+from synapse.link.server import FleetServer
+from synapse.registry.files import FileRegistry, start_time
 from tests.fakes.clock import FakeClock
 from tests.fakes.link import FakeLink
 from tests.unit.cli.conftest import Cli
@@ -241,7 +244,14 @@ def test_who_stops_the_server_is_told_what_that_means(synapse: Cli, home: Path) 
     save_fleet(home, LAPTOP)
     assert synapse("fleet", "stop").err == "The link did not run.\n"
     save_fleet(home, replace(LAPTOP, runs_server=True))
-    assert synapse("fleet", "stop").err == f"The link did not run.\n{said}\n"
+    assert synapse("fleet", "stop").err == "The link did not run, and neither did the fleet's server.\n"
+    server = home / "fleet" / "server"
+    server.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as running:
+        told = {"pid": running.pid, "started": start_time(running.pid)}
+        (server / "process.json").write_text(json.dumps(told), encoding="utf-8")
+        stopped = synapse("fleet", "stop")
+    assert stopped.err == f"The link did not run.\n{said}\n"
 
 
 def test_the_status_shows_the_machines_and_what_they_may_do_here(synapse: Cli, link: FakeLink) -> None:
