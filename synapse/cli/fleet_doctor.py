@@ -154,7 +154,11 @@ def _server(settings: Settings, config: FleetConfig) -> Iterator[Finding]:
     except SynapseError as error:
         yield Finding(PROBLEM, "binary", str(error), error.hint)
     if server.process() is None:
-        yield Finding(PROBLEM, "server", "the fleet's NATS server does not run", "synapse fleet start")
+        conflict = server.port_conflict()
+        if conflict is not None:
+            yield Finding(PROBLEM, "server", f"it does not run: {conflict}", conflict.hint)
+        else:
+            yield Finding(PROBLEM, "server", "the fleet's NATS server does not run", "synapse fleet start")
     else:
         yield Finding(OK, "server", f"it listens on {server.members().listen}")
     yield _sync(server)
@@ -191,9 +195,16 @@ async def _connection(settings: Settings, config: FleetConfig) -> list[Finding]:
         except NotConnected as error:
             if KEY_REFUSED in str(error):
                 return [Finding(PROBLEM, "connection", str(error), REJOIN_HINT)]
-            there = "synapse fleet start" if config.runs_server else "`synapse fleet doctor` on the server's machine"
-            return [Finding(PROBLEM, "connection", str(error), there)]
+            return [Finding(PROBLEM, "connection", str(error), _server_advice(settings, config))]
         return [finding async for finding in _examine_bus(bus, config)]
+
+
+def _server_advice(settings: Settings, config: FleetConfig) -> str:
+    """Returns what to do about a server that does not answer."""
+    if not config.runs_server:
+        return "`synapse fleet doctor` on the server's machine"
+    is_running = FleetServer(settings.home, settings.logs).process() is not None
+    return "synapse fleet stop; start" if is_running else "see `server` above"
 
 
 async def _examine_bus(bus: NatsBus, config: FleetConfig) -> AsyncGenerator[Finding, None]:

@@ -223,6 +223,7 @@ class FleetServer:
 
         Raises:
             CommandMissing: its binary is missing, or is not the one that we know.
+            Conflict: another program has its port.
             SynapseError: it ended at once, or does not listen.
         """
         with self._locked():
@@ -236,6 +237,18 @@ class FleetServer:
                     hint=_last_lines(self.folder / _OUTPUT) or _last_lines(self._log_file) or f"see {self._log_file}",
                 )
             _pause_thread(0.02)
+
+    def port_conflict(self) -> Conflict | None:
+        """Returns the error that prevents a start while another program has the port; None if none has it."""
+        listen = self.members().listen
+        host, port = split_address(listen)
+        error = _bind_error(host, port)
+        if error is None or error.errno != errno.EADDRINUSE:
+            return None
+        return Conflict(
+            f"another program listens on {listen}, the address of the fleet's NATS server",
+            hint=f"`lsof -i :{port}` or `ss -ltnp` shows which; end it, then `synapse fleet start`",
+        )
 
     def witness_seed(self, members: Members) -> str:
         """Returns the seed of the user that only the server's configuration for these members has."""
@@ -382,6 +395,9 @@ class FleetServer:
         with self._open_running() as lock:
             if not self._take(lock):
                 return
+            # The server itself would say it in ten lines of its log.
+            if (conflict := self.port_conflict()) is not None:
+                raise conflict
             for old in self._ports_files():
                 old.unlink(missing_ok=True)
             with _open_private(self.folder / _OUTPUT) as output:

@@ -39,7 +39,6 @@ from synapse.core.errors import (
     LinkDown,
     NameTaken,
     NotFound,
-    SynapseError,
 )
 from synapse.core.override import override
 from synapse.core.waiting import pause
@@ -838,11 +837,16 @@ def test_a_server_whose_port_another_program_has_is_not_taken_for_ours(tmp_path:
     server = FleetServer(tmp_path, tmp_path / "logs")
     server.stop()
     port = int(config.servers[0].rpartition(":")[2])
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(SynapseError, match="did not start") as refused:
-        server.start()
+    with socket.create_server(("127.0.0.1", port)):
+        with pytest.raises(Conflict, match=f"another program listens on 127.0.0.1:{port}") as refused:
+            server.start()
+        blocked = server.port_conflict()
 
-    assert "address already in use" in refused.value.hint
+    assert f"`lsof -i :{port}`" in refused.value.hint
+    assert "`synapse fleet start`" in refused.value.hint
+    assert str(blocked) == str(refused.value)
     assert server.process() is None
+    assert server.port_conflict() is None
 
 
 async def test_a_certificate_that_is_not_that_of_the_key_is_made_again(hub: Hub, fleet: Fleet) -> None:

@@ -22,6 +22,8 @@ from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.fleet.relay_io import OutboxState
 from synapse.link.database import LinkDatabase
+from synapse.link.machine_keys import new_seed
+from synapse.link.members import FleetMember, Members
 from synapse.link.membership import default_machine_name
 from synapse.link.server import FleetServer
 from synapse.registry.files import FileRegistry, start_time
@@ -393,6 +395,30 @@ def test_the_doctor_without_connection_says_nothing_of_other_machines(synapse: C
     assert "✓ outbox       1 message waits\n" in found.out
     assert "versions" not in found.out
     assert "→ `synapse fleet doctor` on the server's machine" in found.out
+
+
+def test_the_doctor_does_not_advise_a_start_while_another_program_has_the_port(synapse: Cli, home: Path) -> None:
+    save_fleet(home, replace(LAPTOP, runs_server=True))
+    (home / "fleet" / "machine.nk").write_text(f"{new_seed()}\n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        me = FleetMember(name="laptop", key="ULAPTOP", runs_server=True)
+        members = Members(fleet="home", listen=listen, servers=(f"nats://{listen}",), machines={"laptop": me})
+        FleetServer(home, home / "logs").create(members)
+
+        taken = findings(synapse, "server"), findings(synapse, "connection")[0][2]
+        started = synapse("fleet", "start")
+    free = findings(synapse, "server")
+
+    [(level, text, advice)], connection = taken
+    assert (level, f"another program listens on {listen}" in text) == ("problem", True), text
+    assert "`lsof -i :" in advice
+    assert connection == "see `server` above"
+    assert started.err.startswith(
+        f"Error: another program listens on {listen}, the address of the fleet's NATS server\n"
+    )
+    assert started.err.endswith("end it, then `synapse fleet start`\n")
+    assert free == [("problem", "the fleet's NATS server does not run", "synapse fleet start")]
 
 
 def test_a_link_that_does_not_run_is_told(synapse: Cli, home: Path) -> None:
