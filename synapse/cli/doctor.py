@@ -460,7 +460,7 @@ def _fleet(settings: Settings) -> Iterator[Finding]:
     except SynapseError as error:
         yield Finding(PROBLEM, "fleet", str(error), error.hint)
         return
-    known, machines = f"{status.get('machine')} in the fleet {status.get('fleet')}", objects_in(status, "machines")
+    known, machines = f"{status.get('machine')} in the fleet '{status.get('fleet')}'", objects_in(status, "machines")
     away = [str(one.get("name")) for one in machines if one.get("present") is False]
     others = f"{len(machines)} other machine{'' if len(machines) == 1 else 's'}"
     if status.get("connected") is not True:

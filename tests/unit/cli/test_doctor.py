@@ -296,6 +296,6 @@ def test_the_fleet_is_a_line_of_a_machine_that_is_in_one(synapse: Cli, home: Pat
         ran = synapse("doctor")
     silent = synapse("doctor")
 
-    assert "✓ fleet      laptop in the fleet home, with 2 other machines (away: box3)" in ran.out
+    assert "✓ fleet      laptop in the fleet 'home', with 2 other machines (away: box3)" in ran.out
     assert "✗ fleet      the link of this machine does not run" in silent.out
     assert silent.code == 1
