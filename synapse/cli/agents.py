@@ -162,7 +162,7 @@ def _list_fleet(machine: str, registry: FileRegistry, *, as_json: bool) -> int:
     listed = _Listed(own_machine(home))
     if machine in ("", listed.own):
         listed.add_own(registry)
-    if machine != listed.own and (machine or is_in_fleet(home)):
+    if machine != listed.own if machine else is_in_fleet(home):  # also with a file that does not tell our own name
         try:
             listed.add_others(home, machine)
         except SynapseError as error:

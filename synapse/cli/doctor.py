@@ -38,6 +38,7 @@ from synapse.client.link import ask_link, is_in_fleet
 from synapse.client.versions import of_other_versions
 from synapse.client.views import tools_of
 from synapse.config import process
+from synapse.config.fleet import load_fleet
 from synapse.config.paths import USER_FILE, user_folder
 from synapse.config.settings import (
     FOR_PROJECTS,
@@ -456,6 +457,7 @@ def _fleet(settings: Settings) -> Iterator[Finding]:
     if not is_in_fleet(str(settings.home)):
         return
     try:
+        load_fleet(settings.home)  # a damaged file is why no link runs
         status = ask_link(str(settings.home), "GET", "/fleet/status")
     except SynapseError as error:
         yield Finding(PROBLEM, "fleet", str(error), error.hint)

@@ -175,7 +175,9 @@ def test_only_loopback_is_without_tls(listen: str, address: str, expected: str) 
     assert choose_servers(listen, address) == (expected,)
 
 
-@pytest.mark.parametrize("text", ["", ":4222", "host:port", "host:70000", ",", "a,b:1", "nats://box1:4222", "a b", "::1"])
+@pytest.mark.parametrize(
+    "text", ["", ":4222", "host:port", "host:70000", ",", "a,b:1", "nats://box1:4222", "a b", "::1"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidSettings, match="is no address"):
         split_address(text)
