@@ -214,7 +214,7 @@ def _print_listed(listed: _Listed, machine: str) -> None:
         everywhere = "in the fleet" if listed.own and listed.error is None else "on this machine"
         print_notice(f"No agent is running {f'on {machine}' if machine else everywhere}.")
         return
-    print_result(_table(rows, roles, machines if listed.own else None))
+    print_result(_table(rows, roles, machines if any(machines) else None))
     for line in (*attention_lines(listed.replies), *held_lines(listed.replies)):
         print_notice(line)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.link import require_nats
@@ -25,16 +25,28 @@ from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link
 from synapse.client.times import ago, lasting
 from synapse.config.fleet import (
     EXTRA_ACTIONS,
+    SEED_FILE,
+    SERVER_FOLDER,
     FleetConfig,
     checked_extra_actions,
+    fleet_folder,
     load_fleet,
     save_fleet,
     without_password,
 )
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
-from synapse.core.errors import Conflict, InvalidRequest, LinkDown, NotInFleet, SynapseError, TaskNotCancelable
+from synapse.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSettings,
+    LinkDown,
+    NotInFleet,
+    SynapseError,
+    TaskNotCancelable,
+)
 from synapse.core.json_text import object_in, objects_in
+from synapse.fleet.bus import KEY_REFUSED
 from synapse.fleet.names import is_machine_name
 from synapse.registry.files import gateways
 
@@ -88,6 +100,8 @@ synapse fleet join tls://nats.example.org:4222 --creds box2.creds --as box2
     "doctor": "synapse fleet doctor\nsynapse fleet doctor --json",
 }
 NOTHING: Final = "none"
+RUNS_ELSEWHERE: Final = "runs under the name"
+"""In the error of a link that has ended because another machine has its key (`link.presence`)."""
 
 
 def run_fleet(arguments: list[str]) -> int:
@@ -140,7 +154,9 @@ def _parser() -> VerbParser:
     made["allow"].add_argument(
         "actions", metavar="ACTIONS", help=f"some of {','.join(EXTRA_ACTIONS)}; or `{NOTHING}` to take them back"
     )
-    made["leave"].add_argument("--end-fleet", action="store_true", help="also if this machine runs the fleet's server")
+    made["leave"].add_argument(
+        "--end-fleet", action="store_true", help="on the machine with the server: also if others need it"
+    )
     made["remove"].add_argument("name", metavar="MACHINE")
     return parser
 
@@ -174,7 +190,8 @@ def _create(settings: Settings, options: Namespace) -> int:
     )
     if warning:
         print_notice(warning)
-    _name_gateways(settings, config)
+    if config.replica:
+        _name_gateways(settings)
     return DONE
 
 
@@ -256,7 +273,8 @@ def _join(settings: Settings, options: Namespace) -> int:
         "Next:  synapse list --all              shows the agents of all machines\n"
         "       synapse service install link    starts the link with the machine"
     )
-    _name_gateways(settings, config)
+    if config.replica:
+        _name_gateways(settings)
     if warning:
         print_notice(f"Warning: {warning}")
     return DONE
@@ -433,33 +451,109 @@ def _knows_machines(status: Mapping[str, Any]) -> bool:
 
 def _leave(settings: Settings, options: Namespace) -> int:
     require_deciding_person("leave a fleet")
-    config = _require_member(settings)
+    config = _membership_to_leave(settings)
     require_nats()
     from synapse.link.background import stop_link
     from synapse.link.membership import leave
 
-    if config.runs_server and not options.end_fleet:
-        others = sorted(_server(settings).members().machines.keys() - {config.machine})
-        if others:
-            raise Conflict(
-                f"this machine runs the fleet's server: without it {', '.join(others)} cannot reach each other",
-                hint="`synapse fleet leave --end-fleet` ends the fleet",
-            )
+    runs_server = config.runs_server if config else (fleet_folder(settings.home) / SERVER_FOLDER).exists()
+    users = _users_of_server(settings) if runs_server else _Users()
+    if users.need_it and not options.end_fleet:
+        raise Conflict(
+            f"this machine runs the fleet's server{users.why}", hint="`synapse fleet leave --end-fleet` ends the fleet"
+        )
+    about_key = "" if runs_server else _what_becomes_of_the_key(settings, config)
     stop_link(settings.home)
     left = leave(settings.home, settings.logs)
     if options.json:
         counts = {"unsent": left.unsent, "unanswered": left.unanswered}
-        print_json({"left": config.fleet, "machine": config.machine, "kept_in": str(left.kept_in), **counts})
+        names = {"left": config.fleet if config else None, "machine": config.machine if config else None}
+        print_json({**names, "kept_in": str(left.kept_in), **counts})
         return DONE
-    print_notice(f"This machine has left the fleet '{config.fleet}'. Its files are kept in {left.kept_in}.")
+    fleet = f"the fleet '{config.fleet}'" if config else "its fleet"
+    print_notice(f"This machine has left {fleet}. Its files are kept in {left.kept_in}.")
     if left.unsent:
         print_notice(f"Messages that no other machine had accepted, and that are not sent any more: {left.unsent}.")
     if left.unanswered:
         print_notice(f"Messages that were accepted, and whose answers do not come any more: {left.unanswered}.")
-    if not config.runs_server and not config.creds:
-        print_notice(f"On the machine with the server, `synapse fleet remove {config.machine}` takes its key away.")
-    _name_gateways(settings, config)
+    if runs_server:
+        print_notice(users.after_the_end)
+    elif about_key:
+        print_notice(about_key)
+    if config is None or config.replica:
+        _name_gateways(settings)
     return DONE
+
+
+def _membership_to_leave(settings: Settings) -> FleetConfig | None:
+    """Returns the membership; None if its file is damaged, which prevents nobody from leaving. Raises NotInFleet."""
+    try:
+        return _require_member(settings)
+    except InvalidSettings:
+        return None
+
+
+class _Users(NamedTuple):
+    """Who needs the fleet's server, except for its own machine."""
+
+    machines: Sequence[str] = ()
+    invited: Sequence[str] = ()
+    """The machines whose invitations are open."""
+    is_known: bool = True
+
+    @property
+    def need_it(self) -> bool:
+        return bool(self.machines or self.invited) or not self.is_known
+
+    @property
+    def why(self) -> str:
+        """The end of a sentence; empty if nobody needs it, or that is not known."""
+        if self.machines:
+            verb = "reaches" if len(self.machines) == 1 else "reach"
+            return f": without it {', '.join(self.machines)} {verb} no other machine"
+        return f", and {self._invitations('open')}" if self.invited else ""
+
+    @property
+    def after_the_end(self) -> str:
+        void = f", and {self._invitations('void')}" if self.invited else ""
+        ended = f"The fleet has ended: its server is stopped{void}."
+        if not self.machines:
+            return ended
+        return f"{ended}\n`synapse fleet leave` ends the membership of {', '.join(self.machines)}, there."
+
+    def _invitations(self, state: str) -> str:
+        noun, verb = ("invitation", "is") if len(self.invited) == 1 else ("invitations", "are")
+        return f"the {noun} of {', '.join(self.invited)} {verb} {state}"
+
+
+def _users_of_server(settings: Settings) -> _Users:
+    try:
+        members = _server(settings).members()
+    except InvalidSettings:
+        return _Users(is_known=False)
+    now = SystemClock().now().timestamp()
+    return _Users(
+        machines=sorted(one.name for one in members.machines.values() if not one.runs_server),
+        invited=sorted(one.name for one in members.invited.values() if not one.used_by and now < one.expires_at),
+    )
+
+
+def _what_becomes_of_the_key(settings: Settings, config: FleetConfig | None) -> str:
+    """Returns what a person has to do about the key of a machine that leaves; empty for nothing."""
+    if not (fleet_folder(settings.home) / SEED_FILE).exists():
+        return ""  # its credentials are of a server that others run
+    name = config.machine if config else "NAME"
+    from synapse.link.background import read_status
+
+    try:
+        problem = _text(read_status(settings.home, settings.logs), "problem")
+    except SynapseError as error:
+        problem = str(error)
+    if KEY_REFUSED in problem:
+        return ""
+    if RUNS_ELSEWHERE in problem:
+        return f"Do not remove {name}: another machine runs under that name."
+    return f"On the machine with the server, `synapse fleet remove {name}` takes its key away."
 
 
 def _remove(settings: Settings, options: Namespace) -> int:
@@ -598,9 +692,9 @@ def _start_link(settings: Settings) -> int:
         ) from error
 
 
-def _name_gateways(settings: Settings, config: FleetConfig) -> None:
+def _name_gateways(settings: Settings) -> None:
     """Tells the person to restart the gateways that run here: they read the membership when they start."""
-    running = gateways(settings.home).entries() if config.replica else []
+    running = gateways(settings.home).entries()
     if running:
         addresses = ", ".join(sorted(entry.endpoint for entry in running))
         print_notice(

@@ -18,6 +18,7 @@ from synapse.config.fleet import (
     SEED_FILE,
     SERVER_FOLDER,
     FleetConfig,
+    fleet_file,
     fleet_folder,
     load_fleet,
     save_fleet,
@@ -329,11 +330,11 @@ class Left(NamedTuple):
 def leave(home: Path, logs: Path) -> Left:
     """Ends this machine's membership, and with it the fleet if its server runs here. Its files are set aside.
 
-    The link must have ended. Raises NotInFleet, InvalidSettings.
+    The link must have ended. The file of the membership need not be readable. Raises NotInFleet.
     """
-    config = require_member(home)
-    if config.runs_server:
-        FleetServer(home, logs).stop()
+    if not fleet_file(home).exists():
+        raise NotInFleet
+    FleetServer(home, logs).stop()
     folder = fleet_folder(home)
     unsent, unanswered = count_unfinished(folder / DATABASE_FILE)
     return Left(_set_aside(folder), unsent, unanswered)

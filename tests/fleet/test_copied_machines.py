@@ -88,6 +88,10 @@ def test_a_copied_machine_stops_and_says_so_and_the_first_goes_on(pair: Pair) ->
         assert started.code == 7, started
         assert "runs under the name laptop, so this one has stopped" in started.err
         assert twin.link is None
+        twin.synapse("fleet", "start")
+        until(lambda: twin.link is None, "the end of the link of the copy")
+        left = twin.synapse("fleet", "leave")
+        assert "Do not remove laptop: another machine runs under that name.\n" in left.err, left
     assert pair.laptop.is_connected()
     pair.send_and_settle()
 

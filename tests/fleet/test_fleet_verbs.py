@@ -151,8 +151,12 @@ def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None
     refused = hub.synapse("fleet", "leave")
 
     assert refused.code == 7
+    assert "the fleet's server: without it box2 reaches no other machine\n" in refused.err
     assert "--end-fleet" in refused.err
     assert "`synapse fleet allow box2 none` there takes it back" in hub.synapse("fleet", "remove", "box2").err
+    hub.read("fleet", "invite", "box3")
+    invited = hub.synapse("fleet", "leave")
+    assert (invited.code, "the invitation of box3 is open" in invited.err) == (7, True), invited
     assert hub.read("fleet", "leave", "--end-fleet") == {
         "left": "fleet",
         "machine": "hub",
@@ -160,6 +164,18 @@ def test_who_runs_the_server_ends_the_fleet_only_on_purpose(pair: World) -> None
         "unsent": 0,
         "unanswered": 0,
     }
+
+
+def test_the_end_of_a_fleet_says_what_the_others_have_to_do(pair: World) -> None:
+    hub = pair.hub
+    hub.read("fleet", "invite", "box3")
+
+    ended = hub.synapse("fleet", "leave", "--end-fleet")
+
+    assert ended.err.splitlines()[1:] == [
+        "The fleet has ended: its server is stopped, and the invitation of box3 is void.",
+        "`synapse fleet leave` ends the membership of box2, there.",
+    ]
 
 
 def test_messages_that_wait_for_a_machine_are_told_when_it_is_removed(pair: World) -> None:

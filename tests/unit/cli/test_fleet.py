@@ -21,6 +21,7 @@ from synapse.config.fleet import FleetConfig, fleet_folder, load_fleet, save_fle
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.fleet.relay_io import OutboxState
+from synapse.fleet.bus import KEY_REFUSED
 from synapse.link.database import LinkDatabase
 from synapse.link.machine_keys import new_seed
 from synapse.link.members import FleetMember, Members
@@ -555,6 +556,96 @@ def test_leaving_says_which_messages_are_given_up_and_keeps_the_files_of_both_fl
     ]
     assert (second["kept_in"], second["unsent"], second["unanswered"]) == (str(home / "fleet-left-2"), 0, 0)
     assert (home / "fleet-left" / "link.db").exists()
+
+
+def test_leaving_works_with_a_damaged_file(synapse: Cli, home: Path) -> None:
+    save_fleet(home, LAPTOP)
+    (home / "fleet" / "machine.nk").write_text("a key of its own", encoding="utf-8")
+    (home / "fleet" / "fleet.json").write_text('{"version": 1, "fle', encoding="utf-8")
+
+    found, listed, link = synapse("doctor"), synapse("list", "--all"), synapse("fleet", "start")
+    left = synapse("fleet", "leave")
+    again = synapse("fleet", "leave")
+
+    [line] = [one for one in found.out.splitlines() if one.startswith("✗ fleet")]
+    assert "fleet.json is not valid" in line
+    assert "`synapse fleet start` starts it" in listed.err
+    assert (link.code, "fleet.json is not valid" in link.err) == (2, True), link
+    assert left.code == 0, left
+    assert left.err.splitlines() == [
+        f"This machine has left its fleet. Its files are kept in {home / 'fleet-left'}.",
+        "On the machine with the server, `synapse fleet remove NAME` takes its key away.",
+    ]
+    assert (home / "fleet-left" / "fleet.json").exists()
+    assert again.code == 7
+
+
+def test_the_machines_are_listed_while_a_link_runs_with_a_damaged_file(
+    synapse: Cli, home: Path, link: FakeLink
+) -> None:
+    link.join("box2")
+    link.start("box2")
+    (home / "fleet" / "fleet.json").write_text("", encoding="utf-8")
+
+    title, row = synapse("list", "--all").out.splitlines()
+
+    assert (title.split()[1], row.split()[1:3]) == ("MACHINE", ["box2", "ready"]), row
+
+
+def test_leaving_with_a_damaged_file_ends_the_fleet_only_on_purpose(synapse: Cli, home: Path) -> None:
+    (home / "fleet" / "server").mkdir(parents=True)
+    (home / "fleet" / "fleet.json").write_text("", encoding="utf-8")
+
+    refused = synapse("fleet", "leave")
+    left = synapse("fleet", "leave", "--end-fleet", "--json")
+
+    assert (refused.code, refused.err.splitlines()[0]) == (7, "Error: this machine runs the fleet's server")
+    assert "`synapse fleet leave --end-fleet` ends the fleet" in refused.err
+    assert (left.code, left.json["left"], left.json["machine"]) == (0, None, None)
+
+
+def stop_nothing(_home: Path) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "said"),
+    [
+        ("", None, "On the machine with the server, `synapse fleet remove laptop` takes its key away."),
+        (
+            "another link runs under the name laptop, so this one has stopped",
+            None,
+            "Do not remove laptop: another machine runs under that name.",
+        ),
+        ("", {"connected": False, "problem": f"hub:4222 {KEY_REFUSED}: it was removed from the fleet"}, ""),
+    ],
+)
+def test_who_leaves_is_told_to_have_the_key_removed_only_if_that_is_right(
+    synapse: Cli,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: str,
+    status: dict[str, Any] | None,
+    said: str,
+) -> None:
+    save_fleet(home, LAPTOP)
+    (home / "fleet" / "machine.nk").write_text("a key of its own", encoding="utf-8")
+    logs = home / "logs"
+    logs.mkdir()
+    (logs / "synapse-link.log").write_text("{}\n", encoding="utf-8")
+    error = {"error": {"code": "conflict", "message": ended}} if ended else {}
+    (logs / "synapse-link.out").write_text(json.dumps(error) + "\n", encoding="utf-8")
+
+    if status is None:
+        left = synapse("fleet", "leave")
+    else:
+        monkeypatch.setattr("synapse.link.background.stop_link", stop_nothing)  # its entry has the pid of this test
+        with FakeLink(home).serving() as link:
+            link.status = status
+            left = synapse("fleet", "leave")
+
+    assert left.code == 0, left
+    assert left.err.splitlines()[1:] == ([said] if said else [])
 
 
 def test_a_host_name_makes_a_name_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
