@@ -385,5 +385,6 @@ def _asked_key(body: bytes) -> str:
 def _unreadable(why: str) -> InvalidRequest:
     return InvalidRequest(
         f"this is not a whole invitation: {why}",
-        hint="copy the whole line that `synapse fleet invite NAME` has printed",
+        hint="copy the whole line that `synapse fleet invite NAME` has printed; "
+        "the address of a NATS server begins with nats:// or tls://",
     )

@@ -38,7 +38,7 @@ from synapse.core.errors import (
 )
 from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, NoStream, NotAllowed, NotConnected
+from synapse.fleet.bus import KEY_REFUSED, BusError, NoStream, NotAllowed, NotConnected
 from synapse.link.certificates import pin_of
 from synapse.link.database import FILE as DATABASE_FILE
 from synapse.link.database import count_unfinished
@@ -412,6 +412,8 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
                 await bus.wait_connected(CONNECT_SECONDS)
             await _check_rights(bus)
         except NotConnected as error:
+            if is_new_name and KEY_REFUSED in str(error):
+                raise _refused_credentials(access, str(error)) from error
             hint = "check the address, the network and the credentials"
             if is_new_name and not access.ca:
                 hint += "; --ca FILE names the authority of a server that has its own"
@@ -425,6 +427,17 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
             raise LinkDown(
                 f"the NATS server cannot be used for a fleet: {error}", hint="a fleet needs NATS 2.11 with JetStream"
             ) from error
+
+
+def _refused_credentials(access: Access, problem: str) -> LinkDown:
+    """Returns the error for a machine that was never in the fleet, and so has no key that a server could know."""
+    takes_invitations = "a server that Synapse runs takes invitations: `synapse fleet join INVITATION`"
+    if access.creds or any("@" in server for server in access.servers):
+        return LinkDown(re.sub(f"{KEY_REFUSED}[^;]*", "refuses these credentials", problem), hint=takes_invitations)
+    return LinkDown(
+        re.sub(f"{KEY_REFUSED}[^;]*", "lets no machine in without credentials", problem),
+        hint=f"--creds FILE gives them; {takes_invitations}",
+    )
 
 
 async def _check_rights(bus: NatsBus) -> None:

@@ -307,6 +307,33 @@ def test_a_nats_without_rights_is_refused_in_words(tmp_path: Path) -> None:
         assert "lets this machine connect, but not do what a fleet needs" in refused.err
 
 
+def test_a_nats_that_refuses_the_credentials_is_told_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    rights = "authorization { users = [{ user: a, password: b }] }"
+    creds = Operator.new().creds(tmp_path, "box2", permissions(FleetMember(name="box2", key="")))
+    with nats_server(folder, rights) as server, open_world("box2", namespaces=False) as (box2,):
+        address = f"127.0.0.1:{server.port}"
+        without = box2.synapse("fleet", "join", f"nats://{address}", "--as", "box2")
+        others = [
+            box2.synapse("fleet", "join", f"nats://{address}", "--as", "box2", "--creds", str(creds)),
+            box2.synapse("fleet", "join", f"nats://a:wrong@{address}", "--as", "box2"),
+        ]
+
+    assert without.err.splitlines() == [
+        f"Error: {address} lets no machine in without credentials",
+        "--creds FILE gives them; a server that Synapse runs takes invitations: `synapse fleet join INVITATION`",
+    ]
+    for refused in others:
+        assert (refused.code, refused.err.splitlines()) == (
+            8,
+            [
+                f"Error: {address} refuses these credentials",
+                "a server that Synapse runs takes invitations: `synapse fleet join INVITATION`",
+            ],
+        )
+
+
 async def is_present(server: NatsServer, machine: str) -> bool:
     engine: Any = nats  # whose options have no types
     client = await engine.connect(server.url)

@@ -101,6 +101,8 @@ def test_without_a_fleet_it_says_how_to_get_one(synapse: Cli, arguments: tuple[s
         (("create", "--name", "hub", "--listen", "127.0.0.1:0", "--address", ","), 2, "',' is no address"),
         (("create", "--name", "hub", "--listen", "192.0.2.1:4222"), 2, "--listen takes an address of this machine"),
         (("join", "hello"), 2, "not a whole invitation"),
+        (("join", "box1:4222"), 2, "the address of a NATS server begins with nats:// or tls://"),
+        (("join", "box1.example.org"), 2, "the address of a NATS server begins with nats:// or tls://"),
         (("join", "http://example.org", "--as", "box2"), 2, "no address of a NATS server"),
         (("join", "nats://127.0.0.1:1", "--as", "box2", "--creds", "missing.creds"), 2, "there is no file"),
         (
