@@ -87,6 +87,14 @@ class ActionParser(VerbParser):
     def __init__(self, prog: str, *, examples: str, summary: str) -> None:
         super().__init__(prog.removeprefix("synapse "), examples=examples, summary=summary)
 
+    @override
+    def parse_known_args(self, *args: "Any", **fields: "Any") -> "Any":
+        # The parser of the verb would refuse them later, with its own help instead of the action's.
+        options, unknown = super().parse_known_args(*args, **fields)
+        if unknown:
+            self.refuse(unknown[0].partition("=")[0])
+        return options, unknown
+
 
 def whole_number(least: int) -> "Callable[[str], int]":
     """Returns the `type` of an option that takes a whole number of at least `least`."""

@@ -17,6 +17,8 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["list", "--jsno"], "unknown option --jsno", "did you mean --json?  (synapse list --help)"),
         (["keys", "create", "ci", "--expire=30d"], "unknown option --expire", "did you mean --expires?"),
         (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
+        (["fleet", "status", "extra"], "unexpected argument 'extra'", "synapse fleet status --help"),
+        (["keys", "list", "--jso"], "unknown option --jso", "did you mean --json?  (synapse keys list --help)"),
         (["config", "set", "x"], "unexpected argument 'set'", "synapse config --help"),
         (["dummy", "--continue"], "unknown option --continue", "after `--`:  synapse dummy -- --continue"),
         (
