@@ -182,9 +182,15 @@ def _create(settings: Settings, options: Namespace) -> int:
         told = {**_membership(config), "addresses": list(members.servers), "link": pid}
         print_json({**told, **({"warning": warning} if warning else {})})
         return DONE
+    addresses = ", ".join(members.servers)
+    reached = (
+        f", and other machines reach it at {addresses}."
+        if members.uses_tls
+        else f": only machines on this computer reach it, at {addresses} without TLS."
+    )
     print_notice(
         f"Fleet '{config.fleet}' created; this machine is '{config.machine}'.\n"
-        f"Its server listens on {members.listen}, and other machines reach it at {', '.join(members.servers)}.\n"
+        f"Its server listens on {members.listen}{reached}\n"
         "Next:  synapse fleet invite NAME       for each other machine\n"
         "       synapse service install link    starts all this with the machine"
     )
@@ -268,11 +274,14 @@ def _join(settings: Settings, options: Namespace) -> int:
     if options.json:
         print_json({**_membership(config), "link": pid, **({"warning": warning} if warning else {})})
         return DONE
-    print_notice(
-        f"This machine is '{config.machine}' in the fleet '{config.fleet}'.\n"
-        "Next:  synapse list --all              shows the agents of all machines\n"
-        "       synapse service install link    starts the link with the machine"
-    )
+    steps = [
+        *(["synapse start gateway           serves the agents of all machines"] if config.is_gateway else []),
+        "synapse list --all              shows the agents of all machines",
+        "synapse service install link    starts the link with the machine",
+    ]
+    role = ", with the role of a gateway" if config.is_gateway else ""
+    print_notice(f"This machine is '{config.machine}' in the fleet '{config.fleet}'{role}.")
+    print_notice("Next:  " + "\n       ".join(steps))
     if config.replica:
         _name_gateways(settings)
     if warning:

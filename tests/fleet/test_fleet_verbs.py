@@ -116,6 +116,23 @@ def test_a_server_that_takes_another_port_than_the_usual_one_says_so() -> None:
     assert again["warning"].startswith("Port 4222 is taken, ")
 
 
+def test_a_new_fleet_says_who_can_reach_it_and_a_new_gateway_what_to_start() -> None:
+    with open_world("hub", "box2", "box3", namespaces=False) as (hub, box2, box3):
+        created = hub.synapse("fleet", "create", "--name", "hub", "--listen", "127.0.0.1:0")
+        listen = FleetServer(hub.home, hub.home / "logs").members().listen
+        invited = [hub.read("fleet", "invite", *who)["invitation"] for who in (("box2", "--gateway"), ("box3",))]
+        gateway, other = box2.synapse("fleet", "join", invited[0]), box3.synapse("fleet", "join", invited[1])
+
+    said = f"Its server listens on {listen}: only machines on this computer reach it, at nats://{listen} without TLS."
+    assert created.err.splitlines()[1] == said
+    assert gateway.err.splitlines()[:2] == [
+        "This machine is 'box2' in the fleet 'fleet', with the role of a gateway.",
+        "Next:  synapse start gateway           serves the agents of all machines",
+    ]
+    assert other.err.splitlines()[0] == "This machine is 'box3' in the fleet 'fleet'."
+    assert "start gateway" not in other.err
+
+
 def test_a_gateway_that_has_to_be_restarted_is_named() -> None:
     with open_world("hub", namespaces=False) as (hub,):
         before = hub.read("start", "gateway", "--port", "0", "--grpc-port", "0", "--no-auth")
