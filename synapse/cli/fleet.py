@@ -21,7 +21,7 @@ from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import table, table_with_notes
 from synapse.client.lines import plain
-from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link
+from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link, knows_machines
 from synapse.client.times import ago, lasting
 from synapse.config.fleet import (
     EXTRA_ACTIONS,
@@ -302,11 +302,18 @@ def _status(settings: Settings, options: Namespace) -> int:
         print_result(f"{config.machine} in the fleet '{config.fleet}': connected to {_text(told, 'server')}")
     else:
         print_result(f"{config.machine} in the fleet '{config.fleet}': not connected: {_text(told, 'problem')}")
-    own = {"name": config.machine, **{name: told.get(name) for name in ("version", "agents", "is_gateway")}}
+    own = {
+        "name": config.machine,
+        "ships_log": told.get("ship_log"),
+        **{name: told.get(name) for name in ("version", "agents", "is_gateway")},
+    }
     rows = [_machine_row(machine, config, now) for machine in (own, *objects_in(told, "machines"))]
     print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "GATEWAY", "MAY HERE"), rows, elastic=5))
-    for machine in sorted(config.allow.keys() - {row[0] for row in rows}) if _knows_machines(told) else ():
+    for machine in sorted(config.allow.keys() - {row[0] for row in rows}) if knows_machines(told) else ():
         print_result(f"{machine} is not in the fleet, but would get {','.join(sorted(config.allowed(machine)))}")
+    for machine in (own, *objects_in(told, "machines")):
+        if machine.get("ships_log") is False:
+            print_result(f"{_text(machine, 'name')} keeps its log: gateways get nothing new of it.")
     outbox = object_in(told, "outbox")
     if count := outbox.get("open"):
         sent = ago(outbox.get("oldest"), now)
@@ -449,13 +456,9 @@ def _unknown_machine(settings: Settings, name: str, after: str) -> str:
     with suppress(SynapseError):
         told = ask_link(str(settings.home), "GET", "/fleet/status")
         known = [_text(machine, "name") for machine in objects_in(told, "machines")]
-        if _knows_machines(told) and name not in known:
+        if knows_machines(told) and name not in known:
             return f"the fleet has no machine '{name}' now{after}  (synapse fleet status)"
     return ""
-
-
-def _knows_machines(status: Mapping[str, Any]) -> bool:
-    return bool(status.get("connected")) and not status.get("machines_unknown")
 
 
 def _leave(settings: Settings, options: Namespace) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from synapse import __version__
 from synapse.cli.doctor import NOTE, OK, PROBLEM, Finding
 from synapse.client.lines import plain
-from synapse.client.link import NEARLY_FULL
+from synapse.client.link import NEARLY_FULL, knows_machines
 from synapse.client.times import span
 from synapse.config.fleet import FleetConfig, load_fleet
 from synapse.config.process import SystemClock, run
@@ -108,12 +108,31 @@ def _chain(told: dict[str, Any]) -> Iterator[Finding]:
         text = f"the replica of other machines' logs is not written: {problem}"
         yield Finding(PROBLEM, "chain", plain(text), "remove the cause; the link tries again every few seconds")
         return
-    logs = objects_in(replica, "machines")
-    gaps = [log for log in logs if log.get("incomplete")]
+    machines = {str(one.get("name")): one for one in objects_in(told, "machines")}
+    keeping = sorted(name for name, one in machines.items() if one.get("ships_log") is False)
+    logs = {str(log.get("machine")): log for log in objects_in(replica, "machines")}
+    # A log that no machine sends any more is as complete as it will be.
+    live = {name: log for name, log in logs.items() if name in machines or not knows_machines(told)}
+    live = {name: log for name, log in live.items() if name not in keeping}
+    gaps = [log for log in live.values() if log.get("incomplete")]
     yield from (_gap(log, told) for log in gaps)
+    for name in keeping:
+        before = "; what it sent before stays here" if name in logs else ""
+        yield Finding(NOTE, "chain", plain(f"{name} keeps its log{before}"))
     if not gaps:
-        many = "the log of 1 other machine is" if len(logs) == 1 else f"the logs of {len(logs)} other machines are"
-        yield Finding(OK, "chain", f"{many} complete here")
+        silent = [name for name, one in machines.items() if one.get("present") and name not in (*live, *keeping)]
+        yield Finding(OK, "chain", plain(_complete(len(live), silent)))
+
+
+def _complete(number: int, silent: Sequence[str]) -> str:
+    """Returns how many logs are complete, and which machines have sent none."""
+    parts: list[str] = []
+    if number:
+        many = "the log of 1 other machine is" if number == 1 else f"the logs of {number} other machines are"
+        parts.append(f"{many} complete here")
+    if silent:
+        parts.append(f"{', '.join(silent)} {'has' if len(silent) == 1 else 'have'} sent nothing yet")
+    return "; ".join(parts) or "no other machine has sent a log"
 
 
 def _gap(log: dict[str, Any], told: dict[str, Any]) -> Finding:

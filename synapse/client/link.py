@@ -224,6 +224,11 @@ def ask_link(
     return answer.body
 
 
+def knows_machines(status: "dict[str, Any]") -> bool:
+    """Decides whether the machines in a link's status are those that the fleet has now."""
+    return bool(status.get("connected")) and not status.get("machines_unknown")
+
+
 def running_link(home: str) -> AgentEntry:
     """Returns the entry of this machine's link. Raises NotInFleet or LinkDown."""
     running = links(home).entries()

@@ -374,11 +374,49 @@ def test_the_doctor_names_the_machines_whose_logs_have_gaps(synapse: Cli, link: 
             "its link is asked for the rest when it is back",
         ),
     ]
-    assert complete == [("ok", "the log of 1 other machine is complete here", "")]
+    assert complete == [("ok", "the log of 1 other machine is complete here; box2 has sent nothing yet", "")]
     assert [one[:2] for one in unwritten] == [
         ("problem", "the replica of other machines' logs is not written: no space left")
     ]
     assert findings(synapse, "chain") == []
+
+
+def test_the_doctor_speaks_only_of_logs_that_can_be_complete(synapse: Cli, link: FakeLink) -> None:
+    since = SystemClock().now().isoformat()
+    gap = {"incomplete": "its batches do not follow each other", "incomplete_since": since}
+    whole = {"incomplete": "", "incomplete_since": ""}
+    here = {"present": True, "since": since, "ships_log": True}
+    removed, kept = {"machine": "box4", **gap}, {"machine": "box3", **gap}
+    machines = [{"name": "box2", **here}, {"name": "box3", **here, "ships_log": False}]
+    link.status = {"machines": machines, "replica": {"machines": [{"machine": "box2", **whole}, kept, removed]}}
+
+    found = findings(synapse, "chain")
+    link.status = {"machines": machines[:1], "replica": {"machines": [removed]}}
+    nothing = findings(synapse, "chain")
+    link.status = {"machines": [], "replica": {"machines": []}}
+    alone = findings(synapse, "chain")
+    link.status = {"machines": [], "machines_unknown": "no leader", "replica": {"machines": [removed]}}
+    unknown = [one[:2] for one in findings(synapse, "chain")]
+
+    assert found == [
+        ("note", "box3 keeps its log; what it sent before stays here", ""),
+        ("ok", "the log of 1 other machine is complete here", ""),
+    ]
+    assert nothing == [("ok", "box2 has sent nothing yet", "")]
+    assert alone == [("ok", "no other machine has sent a log", "")]
+    assert unknown == [("note", "the log of box4 (it is not present) may have been incomplete here for 0s")]
+
+
+def test_the_status_names_machines_that_keep_their_logs(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    shipped = synapse("fleet", "status")
+    link.status = {"ship_log": False, "machines": [{"name": "box2", "present": False, "ships_log": False}]}
+
+    kept = synapse("fleet", "status")
+
+    assert "keeps its log" not in shipped.out
+    assert "laptop keeps its log: gateways get nothing new of it.\n" in kept.out
+    assert "box2 keeps its log: gateways get nothing new of it.\n" in kept.out
 
 
 def test_the_status_without_connection_says_why(synapse: Cli, link: FakeLink) -> None:
