@@ -45,7 +45,8 @@ options:
                         working folder or the system's folder for temporary files
   --queue               if the agent is not running, queue the message until it starts; if its machine is away, keep it
                         until the machine is back
-  --ttl SECONDS         the message expires if it is not delivered by then
+  --ttl SECONDS         the message expires if it is not delivered by then; for an agent on another machine at
+                        most 7 days, and 24 hours without --ttl
   --json                {"task": {…}, "reply": "…" or null, "receipt": "…"}
   --                    the rest is the message
 

@@ -80,7 +80,7 @@ from synapse.core.waiting import pause
 from synapse.dialects.synapse import commands
 from synapse.fleet import asks
 from synapse.fleet.outgoing import may_be_same_agent
-from synapse.fleet.relay_io import DEFAULT_EXPIRY, OutboxRow, OutboxState
+from synapse.fleet.relay_io import DEFAULT_EXPIRY, LONGEST_EXPIRY, OutboxRow, OutboxState
 from synapse.fleet.wire import UnreadableBody
 from synapse.link.asking import FleetClient, asker, events_in, is_loss, task_in, task_of_text
 from synapse.link.database import LinkDatabase
@@ -688,6 +688,11 @@ def _send_body(request: SendMessage, sender: Sender, now: datetime, *, verified:
         ttl = (request.deadline - now).total_seconds()
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or ttl <= 0):
         raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
+    if ttl is not None and ttl > LONGEST_EXPIRY:
+        raise InvalidRequest(
+            "a message to another machine waits for at most 7 days",
+            hint=f"`--ttl` (metadata.ttl) takes at most {LONGEST_EXPIRY:.0f} seconds for an agent on another machine",
+        )
     return asks.SendBody(
         parts=asks.part_bodies(message.parts),
         role=message.role.value,

@@ -298,6 +298,18 @@ async def test_a_message_that_is_too_large_is_refused_with_the_limit(tmp_path: P
             await here.tasks.send(say("x" * size, metadata={"queue": queue}), PERSON)
 
 
+async def test_a_message_that_is_to_wait_for_too_long_is_refused_before_it_is_stored(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        with pytest.raises(InvalidRequest, match="at most 7 days") as refused:
+            await here.tasks.send(say(metadata={"queue": True, "ttl": 604801}), PERSON)
+        kept = await here.tasks.send(say(metadata={"queue": True, "ttl": 604800}), PERSON)
+
+        rows = await here.database.read_outbox()
+
+    assert refused.value.hint == "`--ttl` (metadata.ttl) takes at most 604800 seconds for an agent on another machine"
+    assert [row.task_id for row in rows] == [kept.id]
+
+
 async def test_what_a_remote_agent_does_not_do_is_said(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(PushNotSupported):
