@@ -34,7 +34,7 @@ from synapse.cli.tables import table
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.client.lines import plain
-from synapse.client.link import ask_link, is_in_fleet
+from synapse.client.link import ask_link, is_in_fleet, waiting_text
 from synapse.client.versions import of_other_versions
 from synapse.client.views import tools_of
 from synapse.config import process
@@ -471,10 +471,8 @@ def _fleet(settings: Settings) -> Iterator[Finding]:
     else:
         text = f"{known}, with {others}" + (f" (away: {', '.join(away)})" if away else "")
         yield Finding(OK, "fleet", plain(text))
-    waiting = object_in(status, "outbox").get("open")
-    if isinstance(waiting, int) and waiting:
-        text = f"{waiting} message{' waits' if waiting == 1 else 's wait'} in the outbox"
-        yield Finding(NOTE, "fleet", text, "synapse fleet outbox")
+    if (outbox := object_in(status, "outbox")).get("open"):
+        yield Finding(NOTE, "fleet", f"{waiting_text(outbox)} in the outbox", "synapse fleet outbox")
 
 
 def _unanswered(reply: HostReply, error: SynapseError) -> Finding:

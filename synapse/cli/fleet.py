@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from synapse.cli.exit_codes import DONE, FAILED
@@ -21,7 +22,7 @@ from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import table, table_with_notes
 from synapse.client.lines import plain
-from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, VOID, ask_link, knows_machines
+from synapse.client.link import NEARLY_FULL, OPEN, SETTLED, UNCERTAIN, VOID, ask_link, knows_machines, waiting_text
 from synapse.client.times import ago, lasting
 from synapse.config.fleet import (
     EXTRA_ACTIONS,
@@ -58,7 +59,7 @@ SUMMARIES: Final = {
     "invite": "print an invitation for another machine, valid once and for ten minutes",
     "join": "join a fleet by an invitation, or over a NATS server that others run",
     "status": "show the machines of the fleet, and this machine's connection",
-    "outbox": "list messages to other machines that are not settled; cancel one",
+    "outbox": "list messages that other machines have not accepted, and why; take one back",
     "allow": "let the people of another machine do more here",
     "leave": "end this machine's membership",
     "remove": "remove another machine; it is cut off at once",
@@ -100,6 +101,11 @@ synapse fleet join tls://nats.example.org:4222 --creds box2.creds --as box2
     "doctor": "synapse fleet doctor\nsynapse fleet doctor --json",
 }
 NOTHING: Final = "none"
+CANCELED: Final = "canceled"
+EXPIRED: Final = "expired"
+"""Why a message in the outbox is void (`fleet.outgoing`)."""
+LISTED_FOR: Final = timedelta(days=1)
+"""How long a message that came to nothing is listed without `--all`."""
 RUNS_ELSEWHERE: Final = "runs under the name"
 """In the error of a link that has ended because another machine has its key (`link.presence`)."""
 
@@ -147,6 +153,11 @@ def _parser() -> VerbParser:
         help="the name of this machine there (default: its host name; an invitation has its own)",
     )
     join.add_argument("--gateway", action="store_true", help="it serves a gateway; that NATS server must allow it")
+    made["outbox"].add_argument(
+        "--all",
+        action="store_true",
+        help="also messages that were accepted, and those that came to nothing more than a day ago",
+    )
     made["outbox"].add_argument(
         "--cancel", default="", metavar="TASK", help="take back a message that was not accepted"
     )
@@ -311,21 +322,24 @@ def _status(settings: Settings, options: Namespace) -> int:
     print_result(table(("MACHINE", "PRESENT", "VERSION", "AGENTS", "GATEWAY", "MAY HERE"), rows, elastic=5))
     for machine in sorted(config.allow.keys() - {row[0] for row in rows}) if knows_machines(told) else ():
         print_result(f"{machine} is not in the fleet, but would get {','.join(sorted(config.allowed(machine)))}")
-    for machine in (own, *objects_in(told, "machines")):
-        if machine.get("ships_log") is False:
-            print_result(f"{_text(machine, 'name')} keeps its log: gateways get nothing new of it.")
-    outbox = object_in(told, "outbox")
-    if count := outbox.get("open"):
-        sent = ago(outbox.get("oldest"), now)
-        many = f"{count} messages wait in the outbox, the oldest sent {sent}."
-        print_result(f"1 message waits in the outbox, sent {sent}." if count == 1 else many)
-    if (percent := outbox.get("percent") or 0) >= NEARLY_FULL:
-        print_result(f"The outbox is {percent} % full: {plain(_text(outbox, 'nearest'))}.")
+    for one in (own, *objects_in(told, "machines")):
+        if one.get("ships_log") is False:
+            print_result(f"{_text(one, 'name')} keeps its log: gateways get nothing new of it.")
+    for line in _outbox_lines(object_in(told, "outbox"), now):
+        print_result(line)
     notes: list[Any] = told.get("notes") or []
     for note in notes:
         at, _, text = plain(str(note)).partition(" ")
         print_notice(f"{ago(at, now)}: {text}")
     return DONE
+
+
+def _outbox_lines(outbox: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    if count := outbox.get("open"):
+        sent = f"{'' if count == 1 else 'the oldest '}sent {ago(outbox.get('oldest'), now)}"
+        yield f"{waiting_text(outbox)} in the outbox, {sent}."
+    if (percent := outbox.get("percent") or 0) >= NEARLY_FULL:
+        yield f"The outbox is {percent} % full: {_text(outbox, 'nearest')}."
 
 
 def _machine_row(machine: dict[str, Any], config: FleetConfig, now: datetime) -> tuple[str, ...]:
@@ -351,32 +365,70 @@ def _outbox(settings: Settings, options: Namespace) -> int:
     if options.cancel:
         return _take_back(home, options)
     told = ask_link(home, "GET", "/fleet/outbox")
-    _add_reasons(objects_in(told, "messages"), home)
+    messages = objects_in(told, "messages")
+    _add_reasons(messages, home)
     if options.json:
         print_json(told)
         return DONE
+    for row in messages:
+        if _is_cancel(row) and _text(row, "state") == OPEN:
+            row["why"] = ""  # which tells why the message was canceled, not why the cancel waits
+    _add_reasons(messages, home)
     now = SystemClock().now()
-    rows = [
-        (
-            _text(row, "task_id")[:8],
-            _text(row, "target"),
-            _text(row, "kind"),
-            _text(row, "state"),
-            ago(row.get("created_at"), now),
-            # Only a message that no machine has accepted can expire.
-            ago(row.get("expires_at"), now) if _text(row, "state") == OPEN else "-",
-            str(row.get("attempts", "")),
-            _text(row, "why"),
-        )
-        for row in objects_in(told, "messages")
-        if _text(row, "state") != SETTLED
-    ]
-    if rows:
+    listed = [row for row in messages if options.all or _is_listed(row, now)]
+    listed.sort(key=lambda row: _ORDER.get(_text(row, "state"), len(_ORDER)))
+    if listed:
         titles = ("TASK", "TO", "KIND", "STATE", "SENT", "EXPIRES", "TRIES", "WHY")
-        print_result(table_with_notes(titles, rows, elastic=1, whole=0))
+        print_result(table_with_notes(titles, [_outbox_row(row, now) for row in listed], elastic=1, whole=0))
     else:
-        print_notice("Every message to another machine is settled.  (--json lists them)")
+        print_notice("No message to another machine waits.  (--all lists those of eight days)")
+    left_out = [row for row in messages if row not in listed and _text(row, "state") != SETTLED]
+    if left_out:
+        counts = sorted(Counter(_shown_state(row) for row in left_out).items())
+        print_notice(f"Not listed: {', '.join(f'{count} {state}' for state, count in counts)}.  (--all)")
     return DONE
+
+
+_ORDER: Final = {OPEN: 0, UNCERTAIN: 1, "refused": 2, VOID: 2, "accepted": 3, SETTLED: 4}
+"""Where messages of each state stand in the list: those that a person may have to act on are the first."""
+
+
+def _is_listed(row: Mapping[str, Any], now: datetime) -> bool:
+    """Decides whether a person needs to see a message: it is open, or came to nothing less than a day ago."""
+    state = _text(row, "state")
+    if state in {"accepted", SETTLED}:
+        return False
+    try:
+        return state == OPEN or now - datetime.fromisoformat(_text(row, "changed_at")) < LISTED_FOR
+    except (ValueError, TypeError):
+        return True
+
+
+def _outbox_row(row: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
+    state, why = _shown_state(row), _text(row, "why")
+    return (
+        _text(row, "task_id")[:8],
+        _text(row, "target"),
+        "cancel" if _is_cancel(row) else _text(row, "kind"),
+        state,
+        ago(row.get("created_at"), now),
+        # Only a message that no machine has accepted can expire.
+        ago(row.get("expires_at"), now) if state == OPEN and not _is_cancel(row) else "-",
+        str(row.get("attempts", "")),
+        "" if why in {state, CANCELED} else why,
+    )
+
+
+def _is_cancel(row: Mapping[str, Any]) -> bool:
+    return _text(row, "kind") == VOID
+
+
+def _shown_state(row: Mapping[str, Any]) -> str:
+    """Returns the state in words for people: a message that is void was taken back, or has expired."""
+    state = _text(row, "state")
+    if state != VOID:
+        return state
+    return EXPIRED if _text(row, "why") == EXPIRED else "taken back"
 
 
 def _take_back(home: str, options: Namespace) -> int:
@@ -388,8 +440,7 @@ def _take_back(home: str, options: Namespace) -> int:
     if options.json:
         print_json(row)
         return DONE
-    if state == OPEN:
-        state = f"taken back; {_text(row, 'to')} has yet to confirm it"
+    state = _shown_state(row) if state == VOID else f"taken back; {_text(row, 'to')} has yet to confirm it"
     print_notice(f"{_text(row, 'task_id')[:8]} to {_text(row, 'target')}: {state}")
     return DONE
 
@@ -414,12 +465,14 @@ def _add_reasons(messages: list[dict[str, Any]], home: str) -> None:
         return
     with suppress(SynapseError):
         told = ask_link(home, "GET", "/fleet/status")
-        present = {_text(machine, "name") for machine in objects_in(told, "machines") if machine.get("present")}
+        machines = {_text(machine, "name"): machine for machine in objects_in(told, "machines")}
         for row in waiting:
             to = _text(row, "to")
-            row["why"] = f"{to} has not taken it yet" if to in present else f"{to} is away"
+            row["why"] = f"{to} has not taken it yet" if machines.get(to, {}).get("present") else f"{to} is away"
             if not told.get("connected"):
                 row["why"] = "this machine has no connection"
+            elif to not in machines and knows_machines(told):
+                row["why"] = f"{to} is not in the fleet"
 
 
 def _allow(settings: Settings, options: Namespace) -> int:
@@ -593,9 +646,10 @@ def _remove(settings: Settings, options: Namespace) -> int:
         place = f"for {options.name} in the outbox of this machine"
         several = f"{waiting} messages wait {place}, and are tried until they expire."
         one = f"1 message waits {place}, and is tried until it expires."
+        becoming = "It becomes" if waiting == 1 else "They become"
         print_notice(
             f"{one if waiting == 1 else several}\n"
-            "What was sent and not confirmed becomes `uncertain` if a machine joins under that name.\n"
+            f"{becoming} `uncertain` if a machine joins under that name.\n"
             "`synapse fleet outbox` lists what waits, and --cancel TASK takes it back."
         )
     return DONE
@@ -605,7 +659,8 @@ def _number_waiting(settings: Settings, machine: str) -> int | None:
     """Returns how many messages of this machine another one has not accepted; None if the link does not tell."""
     with suppress(SynapseError):
         outbox = object_in(ask_link(str(settings.home), "GET", "/fleet/status"), "outbox")
-        return sum(int(one.get("open") or 0) for one in objects_in(outbox, "waiting") if one.get("to") == machine)
+        waiting = [one for one in objects_in(outbox, "waiting") if one.get("to") == machine]
+        return sum((one.get("open") or 0) - (one.get("cancels") or 0) for one in waiting)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from synapse import __version__
 from synapse.cli.doctor import NOTE, OK, PROBLEM, Finding
 from synapse.client.lines import plain
-from synapse.client.link import NEARLY_FULL, knows_machines
+from synapse.client.link import NEARLY_FULL, knows_machines, waiting_text
 from synapse.client.times import span
 from synapse.config.fleet import FleetConfig, load_fleet
 from synapse.config.process import SystemClock, run
@@ -84,15 +84,13 @@ def _outbox(told: dict[str, Any]) -> Iterator[Finding]:
             is_well = False
             yield _old_messages(row, age, told)
     if is_well:
-        count = outbox.get("open") or 0
-        yield Finding(OK, "outbox", "1 message waits" if count == 1 else f"{count} messages wait")
+        yield Finding(OK, "outbox", waiting_text(outbox))
 
 
 def _old_messages(row: dict[str, Any], age: float, told: dict[str, Any]) -> Finding:
     machine = plain(str(row.get("to")))
-    count = row.get("open")
-    many = f"1 message waits for {machine}" if count == 1 else f"{count} messages wait for {machine}"
-    old = f"for {span(age)}" if count == 1 else f"the oldest for {span(age)}"
+    many = f"{waiting_text(row)} for {machine}"
+    old = f"for {span(age)}" if row.get("open") == 1 else f"the oldest for {span(age)}"
     if _is_present(row.get("to"), told):
         advice = f"`synapse fleet outbox` says why; `synapse fleet doctor` on {machine}"
         return Finding(PROBLEM, "outbox", f"{many}, though it is present, {old}", advice)

@@ -29,6 +29,7 @@ from synapse.registry.files import FileRegistry, is_stopped, links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from typing import Any
 
@@ -224,7 +225,16 @@ def ask_link(
     return answer.body
 
 
-def knows_machines(status: "dict[str, Any]") -> bool:
+def waiting_text(counts: "Mapping[str, Any]") -> str:
+    """Returns how many messages wait, as `4 messages and 1 cancel wait`. The `open` of a link counts cancels too."""
+    cancels = counts.get("cancels") or 0
+    messages = (counts.get("open") or 0) - cancels
+    words = [f"{messages} message{'' if messages == 1 else 's'}"] if messages or not cancels else []
+    words += [f"{cancels} cancel{'' if cancels == 1 else 's'}"] if cancels else []
+    return f"{' and '.join(words)} wait{'s' if messages + cancels == 1 else ''}"
+
+
+def knows_machines(status: "Mapping[str, Any]") -> bool:
     """Decides whether the machines in a link's status are those that the fleet has now."""
     return bool(status.get("connected")) and not status.get("machines_unknown")
 

@@ -137,7 +137,11 @@ class LinkApi:
                 "outbox": {
                     "open": sum(one.number for one in waiting),
                     "oldest": _instant(min(one.oldest for one in waiting)) if waiting else None,
-                    "waiting": [{"to": one.to, "open": one.number, "oldest": _instant(one.oldest)} for one in waiting],
+                    "cancels": sum(one.cancels for one in waiting),
+                    "waiting": [
+                        {"to": one.to, "open": one.number, "cancels": one.cancels, "oldest": _instant(one.oldest)}
+                        for one in waiting
+                    ],
                     **_fullness(self._fleet.shell.outbox_load),
                 },
             }
@@ -446,8 +450,13 @@ def _row(row: OutboxRow) -> dict[str, Any]:
         "expires_at": _instant(row.expires_at),
         "attempts": row.attempts,
         "queue": row.queue,
-        "why": row.why or (str(refusal_of(row)) if row.state is OutboxState.REFUSED else ""),
+        "why": row.why or (_refusal(row) if row.state is OutboxState.REFUSED else ""),
     }
+
+
+def _refusal(row: OutboxRow) -> str:
+    why = str(refusal_of(row))
+    return why if row.to in why else f"on {row.to}: {why}"
 
 
 def _name(agent: dict[str, Any], machine: str) -> str:

@@ -103,6 +103,8 @@ class OpenMessages(NamedTuple):
     to: str
     number: int
     oldest: float
+    cancels: int = 0
+    """How many of them were taken back or have expired, which the machine has yet to confirm."""
 
 
 class WriteOrder:
@@ -484,8 +486,8 @@ def _chain(connection: sqlite3.Connection) -> list[ChainRow]:
 
 def _count_open(connection: sqlite3.Connection) -> list[OpenMessages]:
     statement = (
-        "SELECT to_machine, count(*), min(created_at) FROM outbox WHERE state = 'open' AND kind != 'ended' "
-        "GROUP BY to_machine ORDER BY to_machine"
+        "SELECT to_machine, count(*), min(created_at), sum(kind = 'void') FROM outbox "
+        "WHERE state = 'open' AND kind != 'ended' GROUP BY to_machine ORDER BY to_machine"
     )
     return [OpenMessages(*row) for row in connection.execute(statement)]
 

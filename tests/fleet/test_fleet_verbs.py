@@ -205,7 +205,9 @@ def test_messages_that_wait_for_a_machine_are_told_when_it_is_removed(pair: Worl
 
     assert removed.code == 0, removed
     assert "2 messages wait for box2 in the outbox of this machine, and are tried until they expire." in removed.err
-    assert "becomes `uncertain` if a machine joins under that name" in removed.err
+    assert "\nThey become `uncertain` if a machine joins under that name.\n" in removed.err
+    gone = "box2 is not in the fleet"
+    until(lambda: hub.synapse("fleet", "outbox").out.count(gone) == 2, "the reason why they wait")
     assert "`synapse fleet outbox` lists what waits, and --cancel TASK takes it back." in removed.err
 
     def states() -> list[str]:

@@ -20,8 +20,8 @@ from synapse.cli.fleet import SUMMARIES
 from synapse.config.fleet import FleetConfig, fleet_folder, load_fleet, save_fleet
 from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
-from synapse.fleet.relay_io import OutboxState
 from synapse.fleet.bus import KEY_REFUSED
+from synapse.fleet.relay_io import OutboxState
 from synapse.link.database import LinkDatabase
 from synapse.link.machine_keys import new_seed
 from synapse.link.members import FleetMember, Members
@@ -490,7 +490,7 @@ def test_a_link_that_has_ended_is_told_with_its_reason(synapse: Cli, home: Path)
 
 
 def test_the_outbox_lists_messages_and_takes_one_back(synapse: Cli, link: FakeLink) -> None:
-    assert "settled" in synapse("fleet", "outbox").err
+    assert synapse("fleet", "outbox").err == "No message to another machine waits.  (--all lists those of eight days)\n"
     link.messages = [
         {
             "message_id": "m1",
@@ -514,7 +514,7 @@ def test_the_outbox_lists_messages_and_takes_one_back(synapse: Cli, link: FakeLi
     assert "box2 is away" in listed.out
     assert synapse("fleet", "outbox", "--json").json["messages"] == link.messages
     assert synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e", "--json").json["state"] == "void"
-    assert "codex@box2: void" in synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e").err
+    assert "codex@box2: taken back" in synapse("fleet", "outbox", "--cancel", "1a2b3c4d5e").err
 
 
 @pytest.mark.parametrize(
@@ -571,6 +571,86 @@ def test_a_message_that_waits_is_listed_with_the_reason(
 
     assert [message["why"] for message in told] == [why, ""]
     assert why in synapse("fleet", "outbox").out
+
+
+def message(target: str, state: str, *, kind: str = "send", why: str = "", hours: int = 0) -> dict[str, Any]:
+    """Returns a row of the outbox that has been in its state for so many hours."""
+    now = SystemClock().now()
+    return {
+        "task_id": target,
+        "to": "box2",
+        "target": f"{target}@box2",
+        "kind": kind,
+        "state": state,
+        "why": why,
+        "created_at": (now - timedelta(hours=hours)).isoformat(),
+        "changed_at": (now - timedelta(hours=hours)).isoformat(),
+        "expires_at": (now + timedelta(days=7, minutes=1)).isoformat(),
+        "attempts": 1,
+    }
+
+
+def test_the_outbox_lists_what_is_open_and_what_came_to_nothing_today(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    link.away["box2"] = "2020-01-01T00:00:00Z"
+    link.messages = [
+        message("nobody", "refused", why="on box2: no such agent"),
+        message("gone", "void", kind="void", why="canceled"),
+        message("late", "void", kind="void", why="expired"),
+        message("doubt", "uncertain", why="lost"),
+        message("taken", "accepted"),
+        message("done", "settled"),
+        message("old", "uncertain", why="lost", hours=25),
+        message("older", "refused", why="x", hours=50),
+        message("back", "open", kind="void", why="canceled", hours=50),
+        message("kept", "open", hours=50),
+    ]
+
+    listed, everything = synapse("fleet", "outbox"), synapse("fleet", "outbox", "--all")
+    told = synapse("fleet", "outbox", "--json").json["messages"]
+
+    title, *rows = listed.out.splitlines()
+    at = [title.index(name) for name in ("KIND", "STATE", "SENT", "EXPIRES", "TRIES", "WHY")]
+    cells = [[row[:8].strip(), *(row[a:b].strip() for a, b in zip(at, [*at[1:], None], strict=True))] for row in rows]
+    assert [(name, kind, state, expires, why) for name, kind, state, _, expires, _, why in cells] == [
+        ("back", "cancel", "open", "-", "box2 is away"),
+        ("kept", "send", "open", "in 7d", "box2 is away"),
+        ("doubt", "send", "uncertain", "-", "lost"),
+        ("nobody", "send", "refused", "-", "on box2: no such agent"),
+        ("gone", "cancel", "taken back", "-", ""),
+        ("late", "cancel", "expired", "-", ""),
+    ]
+    assert listed.err == "Not listed: 1 accepted, 1 refused, 1 uncertain.  (--all)\n"
+    assert [line.split()[0] for line in everything.out.splitlines()[1:]] == [
+        *("back", "kept", "doubt", "old", "nobody", "gone", "late", "older", "taken", "done")
+    ]
+    assert everything.err == ""
+    assert [one["state"] for one in told] == [one["state"] for one in link.messages]
+    assert told[8]["why"] == "canceled"
+
+
+def test_a_message_to_a_machine_that_was_removed_says_so(synapse: Cli, link: FakeLink) -> None:
+    link.join("box3")
+    link.messages = [message("codex", "open")]
+
+    assert "box2 is not in the fleet" in synapse("fleet", "outbox").out
+
+
+def test_cancels_do_not_count_as_messages_that_wait(synapse: Cli, link: FakeLink) -> None:
+    link.join("box2")
+    now = SystemClock().now()
+    several = {"to": "box2", "open": 5, "cancels": 1, "oldest": (now - timedelta(hours=3, minutes=1)).isoformat()}
+    link.status = {"outbox": {**several, "waiting": [several]}}
+    status, doctor, found = synapse("fleet", "status"), synapse("doctor"), findings(synapse, "outbox")
+    one = {**several, "open": 1}
+    link.status = {"outbox": {**one, "waiting": [one]}}
+    alone, alone_found = synapse("fleet", "status"), findings(synapse, "outbox")
+
+    assert "4 messages and 1 cancel wait in the outbox, the oldest sent 3h ago.\n" in status.out
+    assert "4 messages and 1 cancel wait in the outbox\n" in doctor.out
+    assert found[0][1] == "4 messages and 1 cancel wait for box2, though it is present, the oldest for 3h"
+    assert "1 cancel waits in the outbox, sent 3h ago.\n" in alone.out
+    assert alone_found[0][1] == "1 cancel waits for box2, though it is present, for 3h"
 
 
 async def put_into_outbox(home: Path, *states: OutboxState) -> None:

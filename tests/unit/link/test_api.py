@@ -97,7 +97,7 @@ async def test_the_outbox_tells_why_another_machine_has_refused_a_message() -> N
     told = await api.outbox(cast("Any", None), cast("Any", None), cast("Any", None))
 
     whys = [row["why"] for row in msgspec.json.decode(told.body)["messages"]]
-    assert whys == [str(AgentNotFound("codex")), ""]
+    assert whys == [f"on box2: {AgentNotFound('codex')}", ""]
 
 
 async def test_who_cancels_an_unknown_message_is_told_where_they_are_listed() -> None:

@@ -229,6 +229,7 @@ async def test_lists_and_counts_do_not_read_what_messages_contain(tmp_path: Path
         replace(ROW, message_id="m-3", to="box4", state=OutboxState.SETTLED, end=End(state="completed", answer=b"x")),
         replace(ROW, message_id="ended-t", to="box5", kind="ended", created_at=500.0),
     )
+    cancel = replace(ROW, message_id="m-4", to="box3", created_at=1600.0, kind="void")
     async with opened(tmp_path) as database:
         empty = await database.count_open()
         await database.commit(rows)
@@ -241,6 +242,8 @@ async def test_lists_and_counts_do_not_read_what_messages_contain(tmp_path: Path
         assert listed.keys() == {"m-1", "m-2", "m-3"}
         assert listed["m-3"] == replace(rows[2], body=b"", end=None)
         assert await database.find_message("m-3") == rows[2]
+        await database.commit([cancel])
+        assert (await database.count_open())[1] == OpenMessages("box3", 2, 1500.0, cancels=1)
 
 
 async def test_a_message_is_found_by_its_id_or_the_beginning_of_its_tasks(tmp_path: Path) -> None:
