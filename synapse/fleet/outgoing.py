@@ -95,6 +95,11 @@ class _Sending:
     callers: list[int] = field(default_factory=list[int])
     report_at: float = 0.0
 
+    @property
+    def may_be_refused_here(self) -> bool:
+        """Whether it ends if its machine is away: it is not to be kept, and no copy can have arrived."""
+        return self.fresh and not self.row.queue and self.row.kind == MessageKind.SEND
+
 
 class Outgoing:
     """The messages from this machine to others. `Relay` gives it the events."""
@@ -393,16 +398,18 @@ class Outgoing:
     def _follows_several(self, row: OutboxRow) -> bool:
         """Decides whether a message must stay here: it follows messages to several agents, and can name only one.
 
-        `_leave_open` lets it go. An earlier one to the same name waits for all before itself, so the search ends there.
+        `_leave_open` lets it go. An earlier one to the same name waits for all before itself, so the search ends there,
+        unless that one may end here and now: its receiver would never have seen that it has ended.
         """
         if not row.target or "@" in row.target:
             return False
         before: set[str] = set()
         for n in reversed(self._open[row.to]):
-            target = self._sending[self._open[row.to][n]].row.target
+            sending = self._sending[self._open[row.to][n]]
+            target = sending.row.target
             if n >= row.n or not may_be_same_agent(target, row.target):
                 continue
-            if target == row.target:
+            if target == row.target and not sending.may_be_refused_here:
                 return False
             before.add(target)
             if len(before) > 1:
@@ -427,7 +434,7 @@ class Outgoing:
         row = sending.row
         if row.state is not OutboxState.OPEN:
             return
-        if sending.fresh and not row.queue and row.kind == MessageKind.SEND:
+        if sending.may_be_refused_here:
             self._close(sending, OutboxState.REFUSED, error=_away(row.to), why="the machine is away")
             return
         sending.fresh = False
@@ -700,7 +707,7 @@ class Outgoing:
                 continue
             if not following.busy:
                 self._schedule(following, self._context.now)
-            if target == row.target or "@" not in target:
+            if target == row.target if "@" in target else not following.may_be_refused_here:
                 return  # all that come later wait for this one
             released.add(target)
 

@@ -121,6 +121,8 @@ class Witness:
         self._last_opened: dict[tuple[str, str, str], Sent] = {}
         self._canceled: set[Key] = set()
         self._refused: set[Key] = set()
+        self._written_refused: set[Key] = set()
+        """Messages that a sender's file has had as refused, told or not: it may come back."""
         self._excused_opening: set[Key] = set()
         self._excused_typing: set[Key] = set()
         self._excused_refusal: set[Key] = set()
@@ -235,7 +237,7 @@ class Witness:
         restores = self.machine(machine.name)
         restores.link += 1
         self._excused_refusal |= restores.refused
-        self._excused_refusal |= {key for key in self._refused if key[0] == machine.name}
+        self._excused_refusal |= {key for key in self._written_refused if key[0] == machine.name}
         # A link that had noticed a restored store, and whose own file is then a backup, has to notice it again.
         if restores.store:
             self._forget(machine, {key for _, key in machine.files.store.claims})
@@ -274,16 +276,21 @@ class Witness:
         if rows.identity is not None and incarnation == rows.identity.incarnation and (is_shorter or is_other):
             raise Broken(1, f"{machine} goes on with a restored store, which does not have all it has handled")
 
-    def connected(self, machine: str, incarnation: Incarnation, before: Identity | None) -> None:
+    def connected(self, machine: str, incarnation: Incarnation) -> None:
         """The link has connected; a restored store that it has not noticed yet may deliver again what it forgot."""
         restores = self.machine(machine)
         if incarnation in restores.tainted:
             self._excused_opening |= restores.forgotten
-        restores.forgotten.clear()
+            restores.forgotten.clear()
 
     def committed(self, world: World, machine: Machine, writes: tuple[Write, ...]) -> None:
         """A link has committed: no floor may pass an open message of its sender."""
         for write in writes:
+            if isinstance(write, Identity) and write.incarnation not in self.machine(machine.name).tainted:
+                # Not before: a link that dies has noticed nothing.
+                self.machine(machine.name).forgotten.clear()
+            if isinstance(write, OutboxRow) and write.state is OutboxState.REFUSED:
+                self._written_refused.add((machine.name, write.message_id))
             if not isinstance(write, PeerRow) or write.machine not in world.machines:
                 continue
             if write.incarnation in self.machine(write.machine).tainted:

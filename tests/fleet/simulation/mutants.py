@@ -16,7 +16,7 @@ import msgspec
 from synapse.fleet import log, relay
 from synapse.fleet.incoming import Incoming
 from synapse.fleet.log import KeepBatch, LogEffect, LogRow, RowsRead, Shipper, encode_batch
-from synapse.fleet.outgoing import Outgoing
+from synapse.fleet.outgoing import Outgoing, may_be_same_agent
 from synapse.fleet.relay_context import RelayContext
 from synapse.fleet.relay_io import (
     Arrived,
@@ -70,6 +70,18 @@ def _no_prev(_self: Outgoing, _row: OutboxRow) -> int:
 
 def _never_held(_self: Outgoing, _row: OutboxRow) -> bool:
     return False
+
+
+def _held_by_any_namesake(self: Outgoing, row: OutboxRow) -> bool:
+    before: set[str] = set()
+    for n in reversed(self._open[row.to]):
+        target = self._sending[self._open[row.to][n]].row.target
+        if n >= row.n or not may_be_same_agent(target, row.target):
+            continue
+        if target == row.target:
+            return False
+        before.add(target)
+    return "@" not in row.target and len(before) > 1
 
 
 def _highest_open(self: Outgoing, machine: str) -> int:
@@ -211,6 +223,7 @@ def _position_before_ends(self: World, link: SimLink) -> None:
 MUTANTS: dict[str, Change] = {
     "no_prev": Change(Outgoing, "_prev", _no_prev),
     "bare_name_not_held": Change(Outgoing, "_follows_several", _never_held),
+    "waits_for_a_refused_one": Change(Outgoing, "_follows_several", _held_by_any_namesake),
     "ids_not_compared": Change(Incoming, "_is_same", _any_id),
     "silent_below": Change(Incoming, "_judge", _silent_below),
     "void_without_claim": Change(Hosts, "claims_voids", False),

@@ -65,7 +65,7 @@ KEEP_CLAIMS = RELAYED_DAYS * DAY
 KEEP_MAIL = 7 * DAY
 CHAOS_STEPS = 450
 DRAIN_STEPS = 12_000
-TURNS = 10
+TURNS = 20
 SCENE_EVERY = 20
 """Each scene begins one run in so many."""
 
@@ -119,6 +119,7 @@ class World:
             self._canceled_message_comes_back,
             self._name_means_one_of_two_agents,
             self._canceled_message_comes_back_alone,
+            self._message_in_between_is_refused,
         )
         if self.scene < len(scenes):  # not by chance: each must happen often among any seeds
             scenes[self.scene]()
@@ -219,6 +220,55 @@ class World:
         self.settle_down()
         self.is_calm = False
 
+    def _message_in_between_is_refused(self) -> None:
+        """Messages to a name that may mean either of two agents; one of them ends here, for its machine is away.
+
+        What follows it must not arrive before what it has waited for.
+        """
+        self.is_calm = True
+        self.targets = TARGETS[-1]
+        sender, receiver = self.machines["a"], self.machines["b"]
+        assert receiver.link is not None
+        self.show(receiver.link)
+        self.empty_pending()
+        self.submit(sender, "b", "x@1", queue=False, lasts=DAY)
+        self._lose_requests()
+        self.now += 4.0  # until nobody waits for its receipt any more
+        self.time_passes()
+        self.accidents.cut_off(receiver)
+        self.submit(sender, "b", "x@2", queue=True, lasts=DAY)
+        self.empty_pending()
+        self.engine.wipe()  # with the mail
+        for target, queue in (("x", False), ("x@2", True), ("x", True)):
+            self.submit(sender, "b", target, queue=queue, lasts=DAY)
+        self.empty_pending()
+        self.accidents.heal(receiver)
+        while self.pending and not any(act == self._reply for _, act, _ in self.pending):
+            self._take_but_lose_requests(b"m1")
+        self.accidents.cut_off(receiver)
+        for _ in range(3):
+            self.empty_pending()
+            self.now += 61.0  # until mail is sent again
+            self.time_passes()
+        self.empty_pending()
+        self.accidents.heal(receiver)
+        for _ in range(3):
+            self._lose_requests()
+            self.deliver_mail(receiver.link)
+            self.now += 11.0  # until mail comes again
+        self.settle_down()
+        self.is_calm = False
+
+    def _lose_requests(self) -> None:
+        while self.pending:
+            self._take_but_lose_requests(b"none")
+
+    def _take_but_lose_requests(self, kept: bytes) -> None:
+        """Does what is pending last, unless it is the arrival of another direct request than those with `kept`."""
+        link, act, arguments = self.pending.pop()
+        if (link is None or link.alive) and (act != self._deliver or kept in arguments[3]):
+            act(*arguments)
+
     # Steps
 
     def _chaos_step(self) -> None:
@@ -272,7 +322,7 @@ class World:
         if self.random.random() < 0.2:  # a backup of a file with open messages
             self.pending.append((None, self.accidents.save, (machine,)))
 
-    def submit(self, machine: Machine, to: str, target: str = "", *, queue: bool) -> None:
+    def submit(self, machine: Machine, to: str, target: str = "", *, queue: bool, lasts: float = 0.0) -> None:
         link = machine.link
         assert link is not None
         number = len(self.witness.sent)
@@ -285,7 +335,7 @@ class World:
             task_id=f"t{number}",
             body=encode_send_body(SendBody(parts=part_bodies((TextPart(text="hello"),)), sender=f"key.{number}")),
             queue=queue,
-            expires_in=self.random.choice((DAY, DAY, 5.0, LONGEST_EXPIRY)),
+            expires_in=lasts or self.random.choice((DAY, DAY, 5.0, LONGEST_EXPIRY)),
         )
         self.witness.submitted(machine.name, event, number)
         self.give(link, event)
@@ -444,14 +494,13 @@ class World:
         link = machine.link
         if link is None or link.connected or machine.is_cut_off:
             return
-        before = machine.files.link.identity
         link.connected = True
         for name, incarnation in self.engine.incarnations.items():
             self.give(link, PeerSeen(machine=name, incarnation=incarnation))
         self.shipping.read_engine(link)
         self.give(link, Connected())
         self.show(link)
-        self.witness.connected(machine.name, link.relay.incarnation, before)
+        self.witness.connected(machine.name, link.relay.incarnation)
 
     def show(self, link: SimLink) -> None:
         """Puts the machine's incarnation where others see it."""
