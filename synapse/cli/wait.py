@@ -56,7 +56,7 @@ from synapse.client.views import (
 from synapse.client.watch import TaskFields, TaskWatch, leave, open_waiting
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.core.address import short_name
+from synapse.core.address import is_remote, short_name
 from synapse.core.agent import READY, WAITING, WORKING, AgentEntry
 from synapse.core.errors import AgentNotResponding, SynapseError, TaskNotCancelable, WaitingForPerson, WaitTimedOut
 from synapse.core.json_text import object_in, objects_in
@@ -215,6 +215,7 @@ class ProgressPrinter:
         self._prints_receipts = options.has("--receipt") and not options.has("--json")
         self._printed = 0
         self._attention = ""
+        self._link_error = ""
         self._exits_on_wait = options.has("--exit-on-wait")
         self._printed_question = ""
 
@@ -240,12 +241,10 @@ class ProgressPrinter:
         self._name = self._line.target = short_name(entry)
         try:
             state = ask(entry, "GET", "/status", timeout=STATUS_SECONDS)
-        except SynapseError:
-            self._line.state = "does not respond"
-            # TaskWatch notices a host that is gone; one that is suspended may continue.
-            if is_suspended(entry):
-                self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
+        except SynapseError as error:
+            self._look_at_silence(entry, error)
             return
+        self._link_error = ""
         self._line.state = _state_in(state, is_queued=self._is_queued)
         question = question_in(state)
         if question:
@@ -265,6 +264,20 @@ class ProgressPrinter:
             raise TargetWaits({}, self._obstacle)
         if self._obstacle and is_lasting:
             self._print_once(f"{self._obstacle}  (synapse attach {self._name})")
+
+    def _look_at_silence(self, entry: AgentEntry, error: SynapseError) -> None:
+        """Says why the agent cannot be asked, if that may last and nobody else says it."""
+        if is_remote(entry):
+            self._line.state = "cannot be asked now"
+            # A link that restarts does not answer for a moment.
+            is_lasting, self._link_error = str(error) == self._link_error, str(error)
+            if is_lasting:
+                self._print_once(f"{plain(str(error))}; the task continues  ({plain(error.hint)})")
+            return
+        self._line.state = "does not respond"
+        # TaskWatch notices a host that is gone; one that is suspended may continue.
+        if is_suspended(entry):
+            self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
 
     def _print_once(self, obstacle: str) -> None:
         """Prints what blocks the agent, unless it was the last thing printed."""
@@ -332,6 +345,7 @@ def _timed_out(entry: AgentEntry, task_id: str) -> SynapseError:
     try:
         state = ask(entry, "GET", "/status", timeout=2.0)
     except SynapseError as error:
+        error.hint = f"{error.hint}\n`synapse status {task_id[:8]}` shows the task, which continues"
         return error
     if state.get("state") == WAITING:
         question = question_in(state)

@@ -25,7 +25,7 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in, objects_in
-from synapse.registry.files import FileRegistry, is_stopped, links
+from synapse.registry.files import FileRegistry, is_alive, is_stopped, links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,9 +210,7 @@ def ask_link(
     """
     link = running_link(home)
     if is_stopped(link.pid, link.pid_started):
-        raise LinkDown(
-            f"the link of this machine (pid {link.pid}) is suspended", hint=f"`kill -CONT {link.pid}` continues it"
-        )
+        raise LinkDown(_suspended(link), hint=_continues(link))
     try:
         answer = request(HostAddress(link.socket), method, path, body, timeout=timeout)
     except NoAnswer as silence:
@@ -280,10 +278,22 @@ def _hint(told: str, machine: str) -> str:
 def link_silent(entry: AgentEntry) -> "tuple[str, str]":
     """Returns the sentence and the hint for a remote agent whose proxy does not answer."""
     machine = split_inbox(entry.inbox)[1]
+    if is_stopped(entry.pid, entry.pid_started):
+        return f"{_suspended(entry)}, so {entry.name} cannot be reached", _continues(entry)
+    if not is_alive(entry):
+        return f"the link of this machine has stopped, so {entry.name} cannot be reached", START_HINT
     return (
         f"the link of this machine does not answer for {entry.name}",
         f"`synapse fleet status` shows whether the link runs and {machine} is there",
     )
+
+
+def _suspended(link: AgentEntry) -> str:
+    return f"the link of this machine (pid {link.pid}) is suspended"
+
+
+def _continues(link: AgentEntry) -> str:
+    return f"`kill -CONT {link.pid}` continues it"
 
 
 def _membership(home: str) -> str:

@@ -6,8 +6,8 @@ The proxy of a remote agent is the fake host of that agent itself, which lives i
 from __future__ import annotations
 
 import json
-import os
 import socketserver
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +22,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import MachineAway, MachineNotFound, SynapseError, TaskNotFound, to_wire
 from synapse.core.events import TaskEvent
 from synapse.core.override import override
-from synapse.registry.files import links, start_time
+from synapse.registry.files import links, own_namespace, start_time
 from synapse.store.codec import encode_events, encode_task
 from synapse.tasks.journal import rebuild
 from tests.unit.cli.fake_host import FakeHost, Fields
@@ -47,8 +47,7 @@ class FakeLink:
         self.entry = AgentEntry(
             "synapse-link",
             "link",
-            pid=os.getpid(),
-            pid_started=start_time(os.getpid()) or 0,
+            pid_namespace=own_namespace(),
             socket=str(home / "link.sock"),
         )
         self.agents: dict[str, list[FakeHost]] = {}
@@ -79,7 +78,8 @@ class FakeLink:
         class Handler(_Handler):
             fake = link
 
-        with _Server(self.entry.socket, Handler) as server, self._cleanup:
+        with _Server(self.entry.socket, Handler) as server, _idle() as self._process, self._cleanup:
+            self.entry.pid, self.entry.pid_started = self._process.pid, start_time(self._process.pid) or 0
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
             thread.start()
             links(self.home).write(self.entry)
@@ -89,6 +89,14 @@ class FakeLink:
                 server.shutdown()
                 thread.join()
                 links(self.home).remove(self.entry.agent_id)
+
+    def kill(self) -> None:
+        """Leaves its entry and the sockets of its proxies as after `kill -9`: nobody listens there."""
+        self._process.kill()
+        self._process.wait()
+        for host in (host for hosts in self.agents.values() for host in hosts):
+            Path(host.entry.socket).rename(f"{host.entry.socket}.closed")
+            Path(host.entry.socket).touch()
 
     def join(self, machine: str) -> None:
         self.agents.setdefault(machine, [])
@@ -199,6 +207,16 @@ def shown(entry: AgentEntry, machine: str) -> Fields:
     """Returns the fields that a link tells of an agent of `machine`."""
     names = {"name": on_machine(short_name(entry), machine), "inbox": remote_inbox(entry.inbox, machine)}
     return {**entry.shown(), **names, "agent_id": on_machine(entry.agent_id, machine)}
+
+
+@contextmanager
+def _idle() -> Generator[subprocess.Popen[bytes]]:
+    """Runs a process that does nothing: the link's, which a test may kill."""
+    with subprocess.Popen(["/bin/sleep", "3600"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):

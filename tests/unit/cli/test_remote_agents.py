@@ -194,6 +194,27 @@ def test_a_wait_ends_when_the_remote_agent_has_stopped(
     ]
 
 
+def test_a_wait_says_that_the_link_here_has_stopped_and_how_to_start_it(
+    synapse: Cli, link: FakeLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.client.watch.PULSE_SECONDS", 0.1)
+    host = link.start("box2", name="codex")
+    host.on_send = lambda _task: link.kill()
+
+    ran = synapse("send", "codex@box2", "run the tests", "--response", "--timeout", "1.5")
+
+    task, start = next(iter(host.tasks))[:8], "`synapse fleet start` starts it"
+    assert ran.code == 8
+    said = ran.err.splitlines()
+    assert said[1].startswith(
+        "the link of this machine has stopped, so codex@box2 cannot be reached; the task continues"
+    )
+    assert start in said[1]
+    assert said[2] == "Error: the link of this machine has stopped, so codex@box2 cannot be reached"
+    assert start in said[3]
+    assert said[4:] == [f"`synapse status {task}` shows the task, which continues"]
+
+
 def test_an_agent_waits_at_its_own_host_for_an_agent_of_another_machine(
     synapse: Cli, link: FakeLink, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
