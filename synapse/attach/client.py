@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -20,10 +21,12 @@ from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decod
 from synapse.attach.person import PersonTerminal
 from synapse.client.lines import cut, plain
 from synapse.config.process import SystemClock
-from synapse.core.errors import AgentFailed, ConnectionForbidden
+from synapse.core.errors import AgentFailed, ConnectionForbidden, SynapseError
 from synapse.net.hosts import terminal_refusal
 from synapse.terminal.keys import Key, KeyKind, KeyParser
 
+FindAgain = Callable[[], str]
+"""Returns the socket of the agent as it is now. Raises AgentFailed while it cannot be reached, else SynapseError."""
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
 """The rest of a split key sequence arrives within this time."""
@@ -33,6 +36,10 @@ _HOST_CLOSED: Final = "the agent's host closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
 _OVER: Final = b"\x00"
 _ROLE_KNOWN: Final = b"\xff"
+_FOUND: Final = b"\xfe"
+_RETRY_SECONDS: Final = 1.0
+_BROKEN: Final = (1001, 1006, 1012)
+"""The codes of a connection whose other end is gone, stops or restarts (RFC 6455 §7.4.1)."""
 _HINT_SECONDS: Final = 4.0
 """How long a person is shown how to leave, unless they press a key."""
 _HINT_CALM_SECONDS: Final = 0.1
@@ -71,9 +78,16 @@ class Detached:
 
 
 def attach(
-    socket_path: str, options: AttachOptions, person: PersonTerminal, *, timeout: float = _ANSWER_SECONDS
+    socket_path: str,
+    options: AttachOptions,
+    person: PersonTerminal,
+    *,
+    timeout: float = _ANSWER_SECONDS,
+    find_again: FindAgain | None = None,
 ) -> Detached:
     """Shows the agent behind `socket_path` in `person`'s terminal until they detach or it ends.
+
+    With `find_again` it goes on after a loss of the connection, as soon as the agent is found again.
 
     Raises:
         AccessDenied: the host refuses.
@@ -81,18 +95,18 @@ def attach(
         ConnectionForbidden: this process may not connect.
         AgentFailed: no host answers at that socket.
     """
+    return _Attachment(_connect(socket_path, timeout), options, person, find_again).run()
+
+
+def _connect(socket_path: str, timeout: float) -> ClientConnection:
     try:
-        connection = unix_connect(
-            socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=timeout
-        )
+        return unix_connect(socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=timeout)
     except InvalidStatus as refused:
         raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
     except PermissionError as error:
         raise ConnectionForbidden(Path(socket_path).stem, f"it may not open connections ({error})") from error
     except (OSError, InvalidHandshake) as error:
         raise AgentFailed(f"no agent answers at {socket_path}: {_why(error)}", hint="`synapse list`") from error
-    with connection:
-        return _Attachment(connection, options, person).run()
 
 
 def _why(error: OSError | InvalidHandshake) -> str:
@@ -102,6 +116,46 @@ def _why(error: OSError | InvalidHandshake) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "the server there closed the connection, or is not an agent's host"
+
+
+def _drain(pipe: int) -> None:
+    """Forgets why the pipe has woken anybody."""
+    while select.select((pipe,), (), (), 0)[0]:
+        os.read(pipe, _READ_SIZE)
+
+
+class _Search:
+    """Looks for the agent in another thread until the block ends: `found` is the new connection, or why there is none.
+
+    Calls `news` after each change of `why` and `found`.
+    """
+
+    def __init__(self, find_again: FindAgain, news: Callable[[], object]) -> None:
+        self.found: ClientConnection | Detached | None = None
+        self.why = "no connection: trying again"
+        self._find_again = find_again
+        self._news = news
+        self._is_over = threading.Event()
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._run, name="attach-search", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(_RETRY_SECONDS):
+            try:
+                self.found = _connect(self._find_again(), _ANSWER_SECONDS)
+            except AgentFailed as error:  # it may return
+                self.why = str(error)
+            except SynapseError as error:
+                self.found = Detached(str(error), lost=True)
+            self._news()
+            if self.found is not None:
+                break
+        if self._is_over.is_set() and isinstance(self.found, ClientConnection):
+            self.found.close()  # the person has left meanwhile
 
 
 class _Hint(Enum):
@@ -117,8 +171,15 @@ class _Hint(Enum):
 class _Attachment:
     """One attachment: the main thread passes keys to the host, another shows its output."""
 
-    def __init__(self, connection: ClientConnection, options: AttachOptions, person: PersonTerminal) -> None:
+    def __init__(
+        self,
+        connection: ClientConnection,
+        options: AttachOptions,
+        person: PersonTerminal,
+        find_again: FindAgain | None,
+    ) -> None:
         self._connection = connection
+        self._find_again = find_again
         self._options = options
         self._person = person
         self._types = False
@@ -138,22 +199,61 @@ class _Attachment:
         # handler does not send to the host: it may have interrupted a send, which holds the connection's lock.
         previous = signal.signal(signal.SIGWINCH, _ignore)
         previous_fd = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        output = threading.Thread(target=self._show, name="attach-show", daemon=True)
         self._person.enter(_LEAVE_SCREEN)
         try:
             self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
-            self._greet(take=self._options.types and self._options.take)
-            output.start()
-            ended = self._pass_keys()
-            self._connection.close()
-            output.join(timeout=1)
-            return self._ended or ended
-        except ConnectionClosed:
-            return self._ended or self._lost()
+            ended = self._serve(take=self._options.types and self._options.take)
+            while self._find_again is not None and ended.lost and self._is_broken():
+                returned = self._reconnect(self._find_again)
+                if isinstance(returned, Detached):
+                    return returned
+                self._connection, self._types = returned, False
+                ended = self._serve()
+            return ended
         finally:
             self._person.restore()
             signal.set_wakeup_fd(previous_fd)
             signal.signal(signal.SIGWINCH, previous)
+
+    def _serve(self, *, take: bool = False) -> Detached:
+        """Shows the agent over the connection until that ends, and closes it."""
+        output = threading.Thread(target=self._show, name="attach-show", daemon=True)
+        output.start()
+        try:
+            self._greet(take=take)
+            ended = self._pass_keys()
+        except ConnectionClosed:
+            ended = self._lost()
+        self._connection.close()
+        output.join(timeout=1)
+        return self._ended or ended
+
+    def _is_broken(self) -> bool:
+        """Whether the connection ended although nobody has ended it in order or for a reason."""
+        closed = self._connection.protocol
+        return closed.close_code in _BROKEN and " " not in (closed.close_reason or "")
+
+    def _reconnect(self, find_again: FindAgain) -> ClientConnection | Detached:
+        """Tries until the agent is found again, or the person leaves. Keys that are typed meanwhile are dropped."""
+        _drain(self._wakes)
+        search = _Search(find_again, lambda: os.write(self._waker, _FOUND))
+        parser, painted = KeyParser(), ""
+        with search:
+            while search.found is None:
+                if painted != search.why:
+                    painted = search.why
+                    self._show_notes([plain(painted), f"Ctrl-{self._options.detach_key} leaves"])
+                ready, _, _ = select.select([self._person.source, self._wakes], (), ())
+                if self._wakes in ready and _RESIZED in os.read(self._wakes, _READ_SIZE):
+                    painted = ""
+                if self._person.source not in ready:
+                    continue
+                data = os.read(self._person.source, _READ_SIZE)
+                if not data:
+                    return Detached("the input ended")
+                if any(_is_pressed(key, self._options.detach_key) for key in parser.feed(data)):
+                    return Detached("detached")
+        return search.found
 
     def _lost(self) -> Detached:
         """Returns that the connection has ended, with the reason that the other side gave."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from synapse.cli.exit_codes import NOT_RESPONDING
 from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser
@@ -10,8 +12,10 @@ from synapse.client.hosts import find_agent, is_suspended, not_responding, open_
 from synapse.client.seen import person_saw
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.core.address import short_name
-from synapse.core.errors import InvalidSettings, UnsupportedOperation
+from synapse.core.address import is_remote, short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import InvalidSettings, LinkDown, UnsupportedOperation
+from synapse.registry.files import FileRegistry
 
 EXAMPLES = """
 synapse attach codex                 look and type; the detach key (ctrl-]) leaves the agent running
@@ -56,7 +60,8 @@ def run_attach(arguments: list[str]) -> int:
     clock = SystemClock()
     person_saw(registry, entry.agent_id, clock.now())
     try:
-        ended = attach(entry.socket, attach_options, PersonTerminal())
+        find_again = partial(_proxy_again, entry, registry) if is_remote(entry) else None
+        ended = attach(entry.socket, attach_options, PersonTerminal(), find_again=find_again)
     finally:
         # What the agent answered meanwhile was on the screen.
         person_saw(registry, entry.agent_id, clock.now())
@@ -64,6 +69,18 @@ def run_attach(arguments: list[str]) -> int:
     if ended.lost:
         return NOT_RESPONDING
     return ended.status or 0
+
+
+def _proxy_again(entry: AgentEntry, registry: FileRegistry) -> str:
+    """Returns the proxy socket of an agent on another machine as it is now. Raises as `find_again` does."""
+    from synapse.client.link import START_HINT, find_again
+
+    try:
+        return find_again(entry, registry).socket
+    except LinkDown as error:
+        if error.hint == START_HINT:  # shorter, for one row
+            raise LinkDown("the link here has stopped: `synapse fleet start`") from error
+        raise
 
 
 def control_key(name: str) -> str:

@@ -95,6 +95,29 @@ def test_a_person_goes_on_after_the_other_link_was_killed(pair: Pair) -> None:
         seat.sees("echo: after the crash")
 
 
+def test_a_person_goes_on_after_the_link_here_was_killed(pair: Pair) -> None:
+    with pair.allowed("attach"), pair.attach() as seat:
+        seat.sees("leaves it running")
+        seat.types("before the crash\r")
+        seat.sees("echo: before the crash")
+
+        pair.laptop.kill_link()
+        seat.types("lost")
+        seat.sees("the link here has stopped: `synapse fleet start` · Ctrl-] leaves")
+        pair.laptop.start_link()
+
+        seat.sees("echo: before the crash")
+        # The other machine may not have noticed the loss yet: takes the keyboard from the lost viewer.
+        seat.types("\x1cafter the crash\r")
+        seat.sees("echo: after the crash")
+        pair.laptop.stop_link()
+        seat.sees("the link here has stopped")
+        seat.types("\x1d")
+        seat.sees("[bob@box2] detached")
+    pair.laptop.start_link()
+    pair.laptop.wait_connected()
+
+
 def test_a_right_that_is_withdrawn_ends_the_view_and_says_why(pair: Pair) -> None:
     with ExitStack() as rule:
         rule.enter_context(pair.allowed("attach"))
