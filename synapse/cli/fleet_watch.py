@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, cast
 
 from synapse.cli.output import print_notice
+from synapse.cli.tables import line_width, wrapped
 from synapse.client.fleet_log import BEGIN, POLL_SECONDS, EventPage, FleetLog
-from synapse.client.link import ask_link
+from synapse.client.hosts import ask
+from synapse.client.link import allow_step, ask_link, find_remote, fleet_agents
 from synapse.core.errors import InvalidRequest, LinkDown, MachineAway, OutcomeUnknown, RateLimited, SynapseError
 from synapse.core.events import StateChanged, Update
 from synapse.core.json_text import objects_in
 from synapse.core.task import TaskState
 from synapse.core.waiting import pause
+from synapse.registry.files import FileRegistry
 
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 10.0
@@ -25,6 +29,34 @@ MOST_MACHINES: Final = 64
 """How many machines one command follows: each is asked every three seconds."""
 Show = Callable[[Update], None]
 T = TypeVar("T")
+
+
+def say(text: str) -> None:
+    """Prints a notice; on a terminal its lines end between words."""
+    print_notice("\n".join(wrapped(text, line_width())))
+
+
+def say_limits(home: str, machines: Collection[str]) -> None:
+    """Says which of these machines show this one only the tasks that it sent, and how to see all.
+
+    What a machine lets this one read is told by the status of its agents, so nothing is said of one without agents.
+    """
+    registry = FileRegistry(os.path.join(home, "registry"))
+    told: set[str] = set()
+    try:
+        agents, _ = fleet_agents(home)
+    except SynapseError:
+        return  # those who follow machines say it
+    for entry, fields in agents:
+        machine = str(fields.get("machine"))
+        if machine not in machines or machine in told:
+            continue
+        with suppress(SynapseError):
+            status = ask(find_remote(entry.name, registry), "GET", "/status")
+            told.add(machine)
+            if not status.get("sightings"):
+                all_of_them = f"to see all: {allow_step(home, machine, 'read')}"
+                say(f"{machine} shows only tasks that this machine sent  ({all_of_them})")
 
 
 class Outages:
@@ -39,12 +71,14 @@ class Outages:
         if what not in self._lost:
             self._lost.add(what)
             whose = "other machines" if is_here else machine
-            print_notice(f"{error}; events of {whose} follow when it is back")
+            # A machine that is away comes back by itself; a link that does not run needs a person.
+            step = f"  ({error.hint})" if is_here and error.hint else ""
+            say(f"{error}; events of {whose} follow when it is back{step}")
 
     def back(self, machine: str) -> None:
         for what in self._lost & {machine, ""}:
             self._lost.discard(what)
-            print_notice(f"{what or 'the connection to the fleet'} is back")
+            say(f"{what or 'the connection to the fleet'} is back")
 
 
 class _Reader:
@@ -111,7 +145,7 @@ class MachineWatch:
             for update in page.updates:
                 self._show(update)
             if page.left_out:
-                print_notice(f"events of {self.machine} that are too large to be sent here: {page.left_out}")
+                say(f"events of {self.machine} that are too large to be sent here: {page.left_out}")
 
 
 class FleetWatch:
@@ -133,6 +167,7 @@ class FleetWatch:
             for watch in watches:
                 group.create_task(self._follow(watch))
             begun()
+            await in_thread(partial(say_limits, self._home, {watch.machine for watch in watches}))
             while True:
                 await pause(LOOK_SECONDS)
                 with suppress(LinkDown):  # those who follow machines say it
@@ -159,7 +194,7 @@ class FleetWatch:
             await watch.begin()
         except SynapseError as error:
             if not is_temporary(error):
-                print_notice(f"{watch.machine} is not followed: {error}")
+                say(f"{watch.machine} is not followed: {error}")
                 return False
             watch.lose(error)
         return True
@@ -168,7 +203,7 @@ class FleetWatch:
         try:
             await watch.run()
         except SynapseError as error:
-            print_notice(f"{watch.machine} is not followed any more: {error}")
+            say(f"{watch.machine} is not followed any more: {error}")
             self._followed.discard(watch.machine)
 
 

@@ -45,11 +45,11 @@ def table_with_notes(
     head, *lines = table(titles[:-1], [row[:-1] for row in rows], elastic=elastic, whole=whole).split("\n")
     shown = [head]
     for line, row in zip(lines, rows, strict=True):
-        shown += [line, *(f"  {piece}" for piece in _wrapped(plain(row[-1]), line_width() - 2))]
+        shown += [line, *(f"  {piece}" for piece in wrapped(plain(row[-1]), line_width() - 2))]
     return "\n".join(shown)
 
 
-def _wrapped(text: str, columns: int) -> "list[str]":
+def wrapped(text: str, columns: int) -> "list[str]":
     """Returns the lines of a text; `textwrap` counts characters and not columns."""
     lines = [""]
     for word in text.split():

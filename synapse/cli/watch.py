@@ -103,7 +103,7 @@ async def _watch_fleet(home: str, *, as_json: bool) -> int:
 
 async def _watch_machine(home: str, agent: str, machine: str, show: Callable[[Update], None]) -> int:
     """Follows the running agent of that name on another machine, or all agents there."""
-    from synapse.cli.fleet_watch import MachineWatch, Outages
+    from synapse.cli.fleet_watch import MachineWatch, Outages, in_thread, say_limits
     from synapse.client.fleet_log import FleetLog
     from synapse.client.link import find_remote
 
@@ -111,6 +111,7 @@ async def _watch_machine(home: str, agent: str, machine: str, show: Callable[[Up
     watch = MachineWatch(FleetLog(home, machine), inbox, show, Outages())
     await watch.begin()
     print_notice("Watching; Ctrl-C stops.")
+    await in_thread(partial(say_limits, home, {machine}))
     await watch.run()
     return exit_codes.DONE
 

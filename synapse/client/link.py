@@ -176,6 +176,11 @@ def not_asked(away: "list[dict[str, Any]]", now: "datetime") -> "list[str]":
     ]
 
 
+def allow_step(home: str, machine: str, action: str) -> str:
+    """Returns the command that lets this machine do more on another one, and where to type it."""
+    return f"`synapse fleet allow {own_machine(home)} {action}` on {machine}"
+
+
 def find_remote_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
     """Returns a task on another machine that this machine may see, or a message in the outbox, and its agent.
 
