@@ -9,6 +9,7 @@ import os
 import sys
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
@@ -21,6 +22,9 @@ from synapse.config.process import SystemClock
 from synapse.core.errors import InvalidRequest, SynapseError
 from synapse.core.requests import MOST_FINISHED
 from synapse.top.lines import cells_of, columns_for, glyphs_for, summary
+
+if TYPE_CHECKING:
+    from synapse.client.link import RemoteAgent
 
 EXAMPLES = """
 synapse top                       who is doing what, and who needs you; ? shows the keys
@@ -71,16 +75,20 @@ def _remote_rows(home: str) -> list[Row]:
 
     Prints which machines are away: that nobody needs the person says nothing of them.
     """
-    from synapse.client.link import fleet_agents, is_in_fleet, not_asked
+    from synapse.client.link import fleet_agents, is_in_fleet
+    from synapse.top.remote import missing
 
     if not is_in_fleet(home):
         return []
+    agents: list[RemoteAgent] = []
+    away: list[dict[str, Any]] = []
+    problem: SynapseError | None = None
     try:
         agents, machines = fleet_agents(home)
+        away = [one for one in machines if one.get("present") is False]
     except SynapseError as error:
-        print_notice(f"The agents of other machines are not shown: {error}")
-        return []
-    for line in not_asked([one for one in machines if one.get("present") is False], SystemClock().now()):
+        problem = error
+    for line in missing(away, problem, SystemClock().now()):
         print_notice(line)
     return [row_of(entry, fields, seen_until(home, entry.agent_id), None) for entry, fields in agents]
 
@@ -120,6 +128,7 @@ def _show() -> int:
         clock,
         glyphs_for(os.environ),
         remote=remote.entries,
+        missing=remote.missing,
     )
     process.run(app.run_async())
     hosts.close()

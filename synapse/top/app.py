@@ -73,6 +73,7 @@ class TopApp(App[None]):
     Static { link-color-hover: ansi_default; link-background-hover: ansi_default; link-style-hover: reverse; }
     #title, #rule, #keys, .keys, .heading { height: 1; }
     #title { text-style: bold; }
+    #note { height: auto; max-height: 3; padding: 0 1; text-style: italic; display: none; }
     #rule { text-style: dim; }
     #rows { height: 1fr; min-height: 1; }
     #detail { height: 8; padding: 0 1; scrollbar-size: 0 0; }
@@ -126,8 +127,9 @@ class TopApp(App[None]):
         glyphs: Glyphs,
         *,
         remote: Callable[[], list[AgentEntry]] = list,
+        missing: Callable[[datetime], list[str]] = lambda _now: [],
     ) -> None:
-        """`remote` returns the agents of other machines."""
+        """`remote` returns the agents of other machines, `missing` says why some of them are not shown."""
         # Textual takes NO_COLOR out of the environment; the attach client must still find it.
         self._environ = dict(os.environ)
         super().__init__(ansi_color=True)
@@ -137,6 +139,7 @@ class TopApp(App[None]):
         self._notify = notify
         self._clock = clock
         self._glyphs = glyphs
+        self._missing = missing
         self._follower = RowFollower(
             registry, watch_status, seen.until, self._rows_changed, self._announce, remote=remote
         )
@@ -159,6 +162,7 @@ class TopApp(App[None]):
     @override
     def compose(self) -> ComposeResult:
         yield Static(id="title")
+        yield Static(id="note")
         yield RowList(self._clock.now, self._glyphs)
         yield Static(id="rule")
         with VerticalScroll(id="detail", can_focus=False):
@@ -267,6 +271,7 @@ class TopApp(App[None]):
 
     def _draw_all(self) -> None:
         self._draw("#title", self._title_line())
+        self._draw_note()
         row, need = self._rows.chosen, self._need
         if row is None:
             nothing = f"Nothing matches '{self._wanted}'." if self._wanted else _NO_AGENTS
@@ -278,6 +283,12 @@ class TopApp(App[None]):
             self._draw("#about", content_of(lines))
         self._draw("#keys", self._key_line(row, need))
         self._draw("#rule", self._rule_line())
+
+    def _draw_note(self) -> None:
+        """Says which agents are not in the list, and why: nobody looks for rows that are gone."""
+        note = f" {self._glyphs.dot} ".join(self._missing(self._clock.now()))
+        self._draw("#note", Content(self._glyphs.line(note)))
+        self.screen_stack[0].query_one("#note", Static).styles.display = "block" if note else "none"
 
     def _about(self, row: Row) -> list[Line]:
         """Returns what the pane says about an agent: all that a person has to know before a decision."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from synapse.client.link import find_remote, fleet_agents, is_in_fleet
+from synapse.client.link import find_remote, fleet_agents, is_in_fleet, not_asked
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.message import Json
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from synapse.top.follower import WatchStatus
 
 
+def missing(away: list[dict[str, Any]], error: SynapseError | None, now: datetime) -> list[str]:
+    """Returns why agents of other machines are not shown: machines that are away, or a link that does not answer."""
+    if error is not None:
+        hint = f"  ({error.hint})" if error.hint else ""
+        return [f"The agents of other machines are not shown: {error}{hint}"]
+    return not_asked(away, now)
+
+
 class RemoteEntries:
     """Lists the agents of other machines, and follows them through their proxy sockets."""
 
@@ -24,6 +33,12 @@ class RemoteEntries:
         self._home = home
         self._registry = registry
         self._known: dict[str, AgentEntry] = {}
+        self._away: list[dict[str, Any]] = []
+        self._error: SynapseError | None = None
+
+    def missing(self, now: datetime) -> list[str]:
+        """Returns why agents of other machines are not in the list, as `entries` has found it last."""
+        return missing(self._away, self._error, now)
 
     def entries(self) -> list[AgentEntry]:
         """Returns the agents of all present machines; none while the link does not answer. It blocks.
@@ -33,9 +48,11 @@ class RemoteEntries:
         if not is_in_fleet(self._home):
             return []
         try:
-            found, _ = fleet_agents(self._home)
-        except SynapseError:
+            found, machines = fleet_agents(self._home)
+        except SynapseError as error:
+            self._away, self._error = [], error
             return []
+        self._away, self._error = [one for one in machines if one.get("present") is False], None
         known, self._known = self._known, {}
         for entry, _ in found:
             before = known.get(entry.agent_id)

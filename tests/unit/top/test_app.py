@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import ExitStack, asynccontextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,10 @@ from synapse.top.row_list import RowList
 from tests.fakes.clock import FakeClock
 from tests.unit.cli.fake_host import FakeHost
 from tests.unit.top.statuses import NOW, Fields, answered, asking, in_doubt, ready, task_id, working
+
+
+def nothing_missing(_now: datetime) -> list[str]:
+    return []
 
 
 class Desk:
@@ -73,7 +78,11 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    *, size: tuple[int, int] = (80, 24), glyphs: Glyphs = UNICODE, **statuses: Fields
+    *,
+    size: tuple[int, int] = (80, 24),
+    glyphs: Glyphs = UNICODE,
+    missing: Callable[[datetime], list[str]] = nothing_missing,
+    **statuses: Fields,
 ) -> AsyncGenerator[Desk]:
     """Runs the app with a host for each status; all are listed when it begins."""
     with TemporaryDirectory(prefix="syn-") as folder, ExitStack() as stack:
@@ -89,6 +98,7 @@ async def desk(
             lambda need, names, _write: told.append((need["title"], names)),
             clock,
             glyphs,
+            missing=missing,
         )
         hosts: dict[str, FakeHost] = {}
         for number, (name, status) in enumerate(statuses.items()):
@@ -123,6 +133,17 @@ async def test_a_change_at_a_host_changes_its_row_and_keeps_the_choice() -> None
         await top.until(lambda: "asks" in top.lines()[0])
 
         assert "ada working" in top.text("#about")
+
+
+async def test_agents_that_are_not_in_the_list_are_accounted_for() -> None:
+    missing = ["box2 is away, last seen 3m ago: not asked"]
+    async with desk(missing=lambda _now: missing, ada=ready()) as top:
+        assert top.text("#note") == "box2 is away, last seen 3m ago: not asked"
+        assert top.app.query_one("#note").display
+
+        missing.clear()
+
+        await top.until(lambda: not top.app.query_one("#note").display)
 
 
 async def test_what_comes_up_is_told_once_and_what_was_there_is_not() -> None:
@@ -366,7 +387,7 @@ async def test_a_click_chooses_an_agent_and_the_keys_below_can_be_clicked() -> N
 
 async def test_a_long_list_is_paged_and_the_chosen_line_stays_in_view() -> None:
     agents = {f"agent{number}": ready(3600 - number) for number in range(12)}
-    async with desk(size=(80, 12), glyphs=UNICODE, **agents) as top:
+    async with desk(size=(80, 12), glyphs=UNICODE, missing=nothing_missing, **agents) as top:
         await top.press("pagedown", "pagedown")
         chosen = top.app.screen.query_one(RowList).position[0]
         assert chosen > len(top.lines())
