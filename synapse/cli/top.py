@@ -105,6 +105,7 @@ def _show() -> int:
     from synapse.notices.sender import open_notices
     from synapse.registry.local import open_local_registry
     from synapse.top.app import SeenMarks, TopApp
+    from synapse.top.ending import ending_surely
     from synapse.top.notices import TerminalNotices
     from synapse.top.remote import RemoteEntries
 
@@ -130,7 +131,8 @@ def _show() -> int:
         remote=remote.entries,
         missing=remote.missing,
     )
-    process.run(app.run_async())
+    with ending_surely(sys.stdin.fileno(), app.leave):
+        process.run(app.run_async())
     hosts.close()
     if app.failure is not None:
         raise app.failure

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple
 
@@ -156,6 +156,7 @@ class TopApp(App[None]):
         """Questions whose answer is on its way or was taken."""
         self._drawn: dict[str, Content] = {}
         self._silence: Timer | None = None
+        self._running_in: asyncio.AbstractEventLoop | None = None
         self.failure: BaseExceptionGroup[SynapseError] | None = None
         """Why the app could not go on."""
 
@@ -173,12 +174,16 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         self.query_one("#filter", Input).cursor_blink = False  # a blinking cursor redraws for ever
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            # Without this the terminal would stay as the app has set it.
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        self._running_in = asyncio.get_running_loop()
         self._follow()
         self.set_interval(1.0, self._tick)
         self._draw_all()
+
+    def leave(self) -> None:
+        """Ends the app, and leaves the terminal as it was. Any thread may call it."""
+        if self._running_in is not None:
+            with suppress(RuntimeError):  # the loop is closed: the app has ended
+                self._running_in.call_soon_threadsafe(self.exit)
 
     def on_resize(self) -> None:
         self.query_one("#detail").styles.height = max(2, self.size.height // 3)
