@@ -95,7 +95,7 @@ def run_logs(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     settings = load_settings()
     registry = open_registry()
-    agent = find_logs(require_local(options.agent, registry), (registry, open_gateways()), settings.logs)
+    agent = find_logs(require_local(options.agent, registry, "logs"), (registry, open_gateways()), settings.logs)
     after = SystemClock().now() - options.since if options.since else _LONG_AGO
     return process.run(_show(agent, settings, options, after))
 

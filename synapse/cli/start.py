@@ -169,7 +169,7 @@ def _find_each(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
         raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
     found = (
         _crashed_member(name, registry)
-        or find_local_agent(name, known_gateways if matching(name, known_gateways.entries()) else registry)
+        or find_local_agent(name, known_gateways if matching(name, known_gateways.entries()) else registry, "stop")
         for name in names
     )
     entries = list({entry.agent_id: entry for entry in found}.values())
@@ -212,7 +212,7 @@ def run_restart(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     registry = open_registry()
     ended = find_ended(options.agent, registry)
-    entry = ended.entry if ended else find_local_agent(options.agent, registry)
+    entry = ended.entry if ended else find_local_agent(options.agent, registry, "restart")
     require_own_process(entry)
     command = list(ended.command) if ended else command_line(entry.pid)
     launch = replace(launch_of(entry, command, has_ended=ended is not None), resume=not options.fresh)

@@ -152,7 +152,7 @@ def _inboxes_of(target: str, path: Path) -> tuple[str, ...]:
     found = matching(target, known_agents(path))
     if found:
         return tuple(entry.inbox for entry in found)
-    return (find_local_agent(target, open_registry()).inbox,)
+    return (find_local_agent(target, open_registry(), "usage").inbox,)
 
 
 def _task_of(prefix: str, path: Path) -> str:

@@ -130,7 +130,7 @@ def _watch_remote_task(home: str, prefix: str, show: Callable[[Update], None]) -
 def _inbox_of(agent: str) -> str:
     """Returns the agent's inbox. Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
     try:
-        return find_local_agent(agent, open_registry()).inbox
+        return find_local_agent(agent, open_registry(), "watch --agent").inbox
     except AgentNotFound:
         # An in-process agent of a gateway may have no registry entry; its inbox is its name.
         replies = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")

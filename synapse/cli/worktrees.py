@@ -149,7 +149,7 @@ def _place_of(target: str) -> tuple[str, Path]:
             pass  # the error about the agent says more
         else:
             return facts.name, facts.worktree.path
-    entry = find_local_agent(target, registry)
+    entry = find_local_agent(target, registry, "diff")
     return short_name(entry), Path(entry.working_dir)
 
 

@@ -30,6 +30,12 @@ GATEWAY_HINT = (
     "a gateway is not an agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` "
     "shows its log, `synapse stop gateway` stops it"
 )
+LINKS = ("link", "synapse-link")
+"""Names that people use for the link of this machine."""
+LINK_HINT = (
+    "the link is not an agent: `synapse fleet status` shows it, `synapse fleet start` starts it, `synapse fleet stop` "
+    "stops it, `synapse logs synapse-link` shows its log"
+)
 
 _launch: "dict[str, str]" = {}
 """The launch of this process, like its environment: one for all requests."""
@@ -87,22 +93,20 @@ def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
         registry.remove_dead(entry)
     if gone:
         raise not_responding(gone[0])
-    if not matching(target, running) and (hint := _hint_for(target, registry)):
-        from synapse.core.errors import AgentNotFound
-
-        raise AgentNotFound(target, hint=hint)
+    if not matching(target, running):
+        raise _not_found(target, running, registry)
     return resolve(target, running)
 
 
-def find_local_agent(target: str, registry: FileRegistry) -> AgentEntry:
-    """Returns the agent as `find_agent` does, for what is done with the files and processes of this machine.
+def find_local_agent(target: str, registry: FileRegistry, verb: str) -> AgentEntry:
+    """Returns the agent as `find_agent` does, for a verb that needs the files and processes of its machine.
 
     Raises UnsupportedOperation for an agent on another machine, and what `find_agent` raises.
     """
-    return find_agent(require_local(target, registry), registry)
+    return find_agent(require_local(target, registry, verb), registry)
 
 
-def require_local(target: str, registry: FileRegistry) -> str:
+def require_local(target: str, registry: FileRegistry, verb: str) -> str:
     """Returns `target` without the name of this machine. Raises UnsupportedOperation if it names another one."""
     if not split_machine(target)[1]:
         return target
@@ -113,7 +117,8 @@ def require_local(target: str, registry: FileRegistry) -> str:
     name, machine = split_machine(target)
     if machine:
         raise UnsupportedOperation(
-            f"'{name}' is on another machine, where this cannot be done from here", hint=f"type it on {machine}"
+            f"{target} is on {machine}, and this cannot be done from here",
+            hint=f"type `synapse {verb} {name}` on {machine}",
         )
     return target
 
@@ -302,6 +307,24 @@ def refusal_of(answer: Answer) -> "SynapseError":
     return from_wire(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
 
 
+def _not_found(target: str, running: "list[AgentEntry]", registry: FileRegistry) -> "SynapseError":
+    """Returns the error for a target that names no running agent of this machine."""
+    from synapse.core.errors import AgentNotFound
+
+    hint = _hint_for(target, registry)
+    if hint:
+        return AgentNotFound(target, hint=hint)
+    try:
+        resolve(target, running)
+    except AgentNotFound as error:
+        hint = error.hint
+    from synapse.client.link import is_in_fleet
+
+    if is_in_fleet(os.path.dirname(registry.folder)):
+        hint += "\n`synapse list --all` shows the agents of other machines too"
+    return AgentNotFound(target, hint=hint)
+
+
 def _hint_for(target: str, registry: FileRegistry) -> str:
     """Returns a hint for a target that is known but not a running agent of this machine, or an empty string."""
     if target == GATEWAY:
@@ -309,6 +332,9 @@ def _hint_for(target: str, registry: FileRegistry) -> str:
     alias, home = target.removeprefix("@"), os.path.dirname(registry.folder)
     if "/" in alias:
         return ""
+    # The log of an agent that was called so has its name; that of the link is `synapse-link.log`.
+    if alias in LINKS and not os.path.exists(os.path.join(home, "logs", "link.log")):
+        return LINK_HINT
     if os.path.exists(os.path.join(home, "external", f"{alias}.json")):
         return f'it is an external agent: use `synapse external send {alias} "…"`, or a running gateway'
     # An agent that has stopped leaves a log by its given name or id.

@@ -354,6 +354,6 @@ def test_what_another_machine_does_not_tell_is_said(pair: Pair) -> None:
         succeed(pair.laptop.synapse("status", "bob@box2", "--explain")),
     )
 
-    assert (logs.code, "type it on box2" in logs.err) == (7, True)
+    assert (logs.code, "type `synapse logs bob` on box2" in logs.err) == (7, True)
     assert "box2 does not let this machine read it" in explained.out
     assert succeed(pair.box2.synapse("logs", "bob@box2")).out

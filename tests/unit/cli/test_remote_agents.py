@@ -434,9 +434,33 @@ def test_what_needs_the_processes_and_files_of_the_machine_is_refused(
 
     assert ran.code == 7
     assert ran.err.splitlines() == [
-        "Error: 'codex' is on another machine, where this cannot be done from here",
-        "type it on box2",
+        "Error: codex@box2 is on box2, and this cannot be done from here",
+        f"type `synapse {command[0]} codex` on box2",
     ]
+
+
+@pytest.mark.parametrize("verb", [["stop"], ["restart"], ["status"], ["send"]])
+@pytest.mark.parametrize("name", ["link", "synapse-link"])
+def test_the_link_is_no_agent_and_the_verbs_for_it_are_named(
+    synapse: Cli, link: FakeLink, verb: list[str], name: str
+) -> None:
+    (link.home / "logs").mkdir()
+    (link.home / "logs" / "synapse-link.log").touch()
+
+    ran = synapse(*verb, name, *(["hi"] if verb == ["send"] else []))
+
+    assert ran.code == 3
+    assert ran.err.splitlines()[1].startswith("the link is not an agent: `synapse fleet status` shows it")
+    assert "has stopped" not in ran.err
+
+
+def test_an_agent_that_is_not_here_may_be_on_another_machine(synapse: Cli, link: FakeLink) -> None:
+    link.start("box2", name="hello")
+
+    ran = synapse("send", "hello", "hi")
+
+    assert (ran.code, ran.err.splitlines()[-1]) == (3, "`synapse list --all` shows the agents of other machines too")
+    assert link.requests == []
 
 
 def test_the_queue_of_a_remote_agent_is_listed_and_canceled(synapse: Cli, link: FakeLink) -> None:
