@@ -65,10 +65,9 @@ def run_send(arguments: "list[str]") -> int:
         return _reply_to_sender(target.removeprefix("@"), options, words, registry)
     body = message_body(options.message(words), options, sender_fields(registry, options.text("--from")))
     if machine:
-        from synapse.cli.send_remote import reply_or_keep
+        from synapse.cli.send_remote import send_to_machine
 
-        if reply_or_keep(target, body, options, registry):
-            return 0
+        return send_to_machine(target, body, options, registry, _send)
     return _send(target, body, options, registry)
 
 

@@ -5,25 +5,35 @@ from synapse.cli.output import print_notice
 from synapse.client.hosts import own_agent, post_message, post_reply
 from synapse.client.link import KEEP, OPEN, look_up_remote
 from synapse.core.address import short_name
-from synapse.core.errors import TaskNotFound
+from synapse.core.errors import LinkDown, MachineAway, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    Send = Callable[[str, dict[str, Any], Options, FileRegistry], int]
 
-def reply_or_keep(target: str, body: "dict[str, Any]", options: Options, registry: FileRegistry) -> bool:
-    """Sends the message as `--reply-to` or `--queue` asks; returns False if it is to be sent as to a local agent.
+
+def send_to_machine(target: str, body: "dict[str, Any]", options: Options, registry: FileRegistry, send: "Send") -> int:
+    """Sends the message as `--reply-to` or `--queue` asks, else with `send` as to a local agent; returns the exit code.
 
     Raises what `find_remote` and `post_message` raise.
     """
     if options.has("--reply-to") and _reply_at_home(body, options, registry):
-        return True
+        return 0
     if options.has("--queue"):
         _send_kept(target, body, options, registry)
-    return options.has("--queue")
+        return 0
+    try:
+        return send(target, body, options, registry)
+    except SynapseError as error:
+        # With another hint, as for a link that does not run, nothing would keep the message.
+        if error.hint in (LinkDown.hint, MachineAway.hint):
+            error.hint = f"`synapse send --queue` keeps a message until it is back; {error.hint}"
+        raise
 
 
 def _reply_at_home(body: "dict[str, Any]", options: Options, registry: FileRegistry) -> bool:

@@ -304,7 +304,12 @@ def refusal_of(answer: Answer) -> "SynapseError":
     """Returns the error that a host answered with."""
     from synapse.core.errors import from_wire
 
-    return from_wire(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
+    error = from_wire(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
+    if error.code == "machine_away":
+        from synapse.client.link import with_age
+
+        return with_age(error)
+    return error
 
 
 def _not_found(target: str, running: "list[AgentEntry]", registry: FileRegistry) -> "SynapseError":

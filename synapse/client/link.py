@@ -21,6 +21,7 @@ from synapse.core.errors import (
     MachineAway,
     MachineNotFound,
     NotInFleet,
+    SynapseError,
     TaskNotFound,
     from_wire,
 )
@@ -224,7 +225,7 @@ def ask_link(
             raise ConnectionForbidden(link.agent_id, why, has_tools=True) from silence
         raise LinkDown(f"the link of this machine does not answer: {silence}", hint=START_HINT) from silence
     if answer.status >= 400:
-        raise from_wire(object_in(answer.body, "error"), f"the link answered with status {answer.status}")
+        raise with_age(from_wire(object_in(answer.body, "error"), f"the link answered with status {answer.status}"))
     return answer.body
 
 
@@ -240,6 +241,16 @@ def waiting_text(counts: "Mapping[str, Any]") -> str:
 def knows_machines(status: "Mapping[str, Any]") -> bool:
     """Decides whether the machines in a link's status are those that the fleet has now."""
     return bool(status.get("connected")) and not status.get("machines_unknown")
+
+
+def with_age(error: SynapseError) -> SynapseError:
+    """Returns an error for people, who want to know for how long a machine has been away, and not since when."""
+    if not isinstance(error, MachineAway) or not error.since:
+        return error
+    from synapse.config.process import SystemClock
+
+    when = ago(error.since, SystemClock().now())
+    return error.reworded(f"the machine {error.machine} is away, last seen {when}") if when else error
 
 
 def running_link(home: str) -> AgentEntry:

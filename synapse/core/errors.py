@@ -662,23 +662,21 @@ class LinkDown(AgentFailed):
     """The link of this machine does not run, or has no connection to the fleet's server."""
 
     code = "link_down"
-    hint = "`synapse fleet status` shows it; `synapse send --queue` keeps a message until it is back"
+    hint = "`synapse fleet status` shows it"
 
 
 class MachineAway(AgentFailed):
     """The machine is in the fleet, but not connected now."""
 
     code = "machine_away"
+    hint = "`synapse fleet status` shows the machines"
     fields = ("machine", "since")
     machine: str = ""
     since: str = ""
 
     def __init__(self, machine: str, since: str = "", *, hint: str = "") -> None:
         when = f" (since {since})" if since else ""
-        super().__init__(
-            f"the machine {machine} is away{when}",
-            hint=hint or "`synapse send --queue` keeps a message for it; `synapse fleet status` shows the machines",
-        )
+        super().__init__(f"the machine {machine} is away{when}", hint=hint)
         self.machine = machine
         self.since = since
 

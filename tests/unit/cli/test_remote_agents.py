@@ -108,18 +108,31 @@ def test_an_unknown_machine_and_an_unknown_agent_are_told_apart(synapse: Cli, li
 def test_a_message_for_a_machine_that_is_away_is_refused_or_kept(synapse: Cli, link: FakeLink) -> None:
     link.join("box2")
     kept = link.outbox("box2")
-    link.away["box2"] = "2026-11-17T09:00:00Z"
+    link.away["box2"] = "2020-01-01T00:00:00Z"
 
     refused, queued = synapse("send", "codex@box2", "hi"), synapse("send", "codex@box2", "hi", "--queue")
 
     assert refused.code == 8
     assert refused.err.splitlines() == [
-        "Error: the machine box2 is away (since 2026-11-17T09:00:00Z)",
-        "`synapse send --queue` keeps a message for it; `synapse fleet status` shows the machines",
+        "Error: the machine box2 is away, last seen 2020-01-01",
+        "`synapse send --queue` keeps a message until it is back; `synapse fleet status` shows the machines",
     ]
     (task,) = kept.tasks.values()
     assert task["metadata"]["queue"] is True
     assert queued.err == f"[→ codex@box2] kept until box2 takes it  (task {task['id'][:8]}, synapse fleet outbox)\n"
+
+
+@pytest.mark.parametrize("command", [["attach"], ["approve"], ["status"], ["show"]])
+def test_only_who_sends_a_message_is_told_that_it_may_be_kept(synapse: Cli, link: FakeLink, command: list[str]) -> None:
+    link.join("box2")
+    link.away["box2"] = "2020-01-01T00:00:00Z"
+
+    ran = synapse(*command, "codex@box2")
+
+    assert ran.code == 8
+    assert ran.err.splitlines()[0] == "Error: the machine box2 is away, last seen 2020-01-01"
+    assert ran.err.splitlines()[-1] == "`synapse fleet status` shows the machines"
+    assert "--queue" not in ran.err
 
 
 def test_a_message_for_an_agent_that_has_stopped_there_is_queued_until_it_starts(synapse: Cli, link: FakeLink) -> None:

@@ -37,7 +37,7 @@ async def test_without_a_connection_nobody_is_told_that_no_agent_waits() -> None
 @pytest.mark.parametrize(
     ("problem", "hint"),
     [
-        ("nothing listens at hub:4222", "synapse send --queue"),
+        ("nothing listens at hub:4222", "synapse fleet status"),
         ("hub:4222 refuses the key of this machine: it was removed", "synapse fleet leave"),
     ],
 )
