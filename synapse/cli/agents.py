@@ -45,7 +45,7 @@ from synapse.client.hosts import (
     suspended_hint,
 )
 from synapse.client.lines import cut, plain, short_number, short_path
-from synapse.client.times import ago
+from synapse.client.times import ago, lasting
 from synapse.client.versions import of_other_versions
 from synapse.client.views import (
     FINISHED,
@@ -207,7 +207,7 @@ def _print_listed(listed: _Listed, machine: str) -> None:
         roles.append(reply.entry.role)
     now = _now()
     for one in listed.away:
-        rows.append(("-", "away", "", "", f"away, last seen {ago(one.get('since'), now) or 'long ago'}", ""))
+        rows.append(("-", f"away {lasting(one.get('since'), now)}".rstrip(), "", "", "", ""))
         roles.append("")
         machines.append(str(one.get("name")))
     if not rows:
