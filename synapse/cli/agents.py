@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from synapse import __version__
-from synapse.cli.output import print_error, print_json, print_notice, print_result
+from synapse.cli.output import print_error, print_failed, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, table
 from synapse.cli.task_lookup import find_task, is_task_id
@@ -121,6 +121,8 @@ def run_list(arguments: list[str]) -> int:
             print_notice(f"· {name} {plain(text)}  ({command})")
     else:
         print_notice("No agent is running. Start one with `synapse claude` or `synapse start codex`.")
+    if not options.json:
+        print_failed(os.path.dirname(registry.folder))
     return 0
 
 
@@ -173,6 +175,7 @@ def _list_fleet(machine: str, registry: FileRegistry, *, as_json: bool) -> int:
         print_json(_listed_fields(listed))
     else:
         _print_listed(listed, machine)
+        print_failed(home)
     if listed.error is None:
         return 0
     return print_error(listed.error, as_json=False)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from synapse.cli.live_line import LiveLine
-from synapse.cli.output import print_error, print_json, print_notice, print_result, warn_unanswered
+from synapse.cli.output import print_error, print_failed, print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import line_width, painted
 from synapse.cli.task_lookup import find_task, is_task_id
@@ -101,6 +101,8 @@ def run_approvals(arguments: list[str]) -> int:
         print_result("\n".join(_block(item, now)))
     for line in (*hidden, *away):
         print_notice(line)
+    if options.all and not options.json:
+        print_failed(os.path.dirname(registry.folder))
     return print_error(problem, as_json=False) if problem else 0
 
 

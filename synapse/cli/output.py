@@ -43,6 +43,14 @@ def warn_unanswered(replies: "Sequence[HostReply]") -> None:
             print_notice(f"Warning: {reply.error}" + (f"\n{reply.error.hint}" if reply.error.hint else ""))
 
 
+def print_failed(home: str) -> None:
+    """Prints a notice if messages to other machines have failed, which nobody else may have said; asks the link."""
+    from synapse.client.link import failed_lines
+
+    for line in failed_lines(home):
+        print_notice(line)
+
+
 def print_error(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "") -> int:
     """Prints an error with its hint and returns the exit code. `task_id` names a task that is still running."""
     from synapse.cli.exit_codes import exit_code

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.output import print_failed, print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import line_width
 from synapse.client.fan_out import ask_all
@@ -67,6 +67,7 @@ def _print_rows(*, as_json: bool) -> int:
     for row in rows:
         cells = cells_of(row, columns, now, glyphs)
         print_result("".join(cell.text for cell in cells).rstrip())
+    print_failed(home)
     return 0
 
 

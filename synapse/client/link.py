@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 LINK_SECONDS = 12.0
 """How long the link may take to answer; it may have to ask another machine first, and wait for that one for 8 s."""
+LOOK_SECONDS = 1.0
+"""How long it may take for what a command only adds to its result."""
 KEEP = "queue"
 """In the metadata of a message: keep it in the outbox while the machine is away or the agent does not run."""
 OUTBOX = "outbox"
@@ -167,6 +169,20 @@ def fleet_needs(home: str) -> "tuple[list[dict[str, Any]], list[str], list[dict[
     told = ask_link(home, "GET", "/fleet/approvals")
     refusing = [str(machine) for machine in told.get("refusing") or ()]
     return objects_in(told, "questions"), refusing, objects_in(told, "away")
+
+
+def failed_lines(home: str) -> "list[str]":
+    """Returns a line if messages of this machine to others have failed in the last day; none while nobody can tell."""
+    if not is_in_fleet(home):
+        return []
+    try:
+        failed = ask_link(home, "GET", "/fleet/failures", timeout=LOOK_SECONDS).get("failed") or 0
+    except SynapseError:
+        return []
+    if not failed:
+        return []
+    which = "1 message to another machine has" if failed == 1 else f"{failed} messages to other machines have"
+    return [f"! {which} failed in the last day  (synapse fleet outbox)"]
 
 
 def not_asked(away: "list[dict[str, Any]]", now: "datetime") -> "list[str]":

@@ -5,6 +5,7 @@
     POST /fleet/proxies              {"target": …, "queue": false, "exact": false} ─► {"agent": …, "stopped": true} with
                                      a proxy socket
     GET  /fleet/outbox               the messages of this machine to others
+    GET  /fleet/failures             how many messages to others have failed in the last day when nobody waited
     GET  /fleet/outbox/{id}          the task of a message in the outbox, by its whole id, as the store writes tasks
     POST /fleet/outbox/cancel        {"task_id": …} ─► the message after it, and the state of its task
     GET  /fleet/tasks?machine=M      its tasks that this machine may read, also of agents that have stopped
@@ -29,6 +30,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from synapse.config.process import SystemClock
 from synapse.core.address import on_machine, remote_inbox, split_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -67,6 +69,8 @@ ReadMetrics = Callable[[], Awaitable[str]]
 MOST_ASKED: Final = 64
 """How many machines are asked for their agents at a time; of more, what they said last is told."""
 ASK_SECONDS: Final = 1.0
+FAILED_SECONDS: Final = 86_400.0
+"""For how long people are told that a message has failed."""
 _NO_LEADER_HINT: Final = "try again in some seconds; if it stays so, the server or its cluster has a problem of its own"
 _METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -112,6 +116,7 @@ class LinkApi:
             ServiceRoute(method="GET", path="/fleet/agents", serve=self.agents),
             ServiceRoute(method="POST", path="/fleet/proxies", serve=self.open_proxy),
             ServiceRoute(method="GET", path="/fleet/outbox", serve=self.outbox),
+            ServiceRoute(method="GET", path="/fleet/failures", serve=self.failures),
             ServiceRoute(method="GET", path="/fleet/outbox/{id}", serve=self.kept),
             ServiceRoute(method="POST", path="/fleet/outbox/cancel", serve=self.cancel),
             ServiceRoute(method="GET", path="/fleet/tasks", serve=self.tasks),
@@ -194,6 +199,10 @@ class LinkApi:
 
     async def outbox(self, _wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         return _json({"messages": [_row(row) for row in await self._fleet.database.read_outbox()]})
+
+    async def failures(self, _wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
+        since = SystemClock().now().timestamp() - FAILED_SECONDS
+        return _json({"failed": await self._fleet.database.count_failed(since)})
 
     async def kept(self, wire: WireRequest, _service: Handler, _caller: Caller) -> WireAnswer:
         wanted = wire.params["id"]

@@ -179,6 +179,16 @@ class LinkDatabase:
         """Counts the messages for people and agents that their machines have not accepted yet, machine by machine."""
         return self._read(_count_open)
 
+    def count_failed(self, since: float) -> asyncio.Future[int]:
+        """Counts the messages that have failed after a time, perhaps unnoticed: kept ones, and uncertain ones."""
+        # An expired message is open until the other machine confirms that no agent will get it.
+        where = (
+            "changed_at > ? AND kind != 'ended' AND (state = 'uncertain' OR (state = 'refused' AND queue) "
+            "OR (kind = 'void' AND why = 'expired' AND state IN ('open', 'void')))"
+        )
+        statement = f"SELECT count(*) FROM outbox WHERE {where}"  # noqa: S608 - of constants only
+        return self._read(lambda connection: int(connection.execute(statement, (since,)).fetchone()[0]))
+
     def read_receivers(self) -> asyncio.Future[list[str]]:
         """Reads the machines that have yet to accept a message or the end of a task."""
         return self._read(_receivers)

@@ -64,6 +64,8 @@ class FakeLink:
         """Further fields of `GET /fleet/status`."""
         self.messages: list[Fields] = []
         """The rows of `GET /fleet/outbox`."""
+        self.failed = 0
+        """How many messages have failed in the last day."""
         self.log: dict[str, list[TaskEvent]] = {}
         """The events in the store of each machine; the seq of an event is its place, from 1."""
         self.requests: list[tuple[str, str, Fields]] = []
@@ -255,6 +257,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["fleet", "status"]:
                 told = {"fleet": "home", "machine": "laptop", "connected": True, "machines": fake.machines()}
                 return {**told, **fake.status}
+            case ["fleet", "failures"]:
+                return {"failed": fake.failed}
             case ["fleet", "outbox"]:
                 return {"messages": fake.messages}
             case ["fleet", "outbox", "cancel"]:

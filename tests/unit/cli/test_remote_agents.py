@@ -322,12 +322,29 @@ def test_a_list_of_one_machine_has_its_agents_only(synapse: Cli, link: FakeLink,
     assert (unknown.code, unknown.err.splitlines()[1]) == (3, "machines: box2  (synapse fleet status)")
 
 
-def test_a_plain_list_does_not_ask_the_link(synapse: Cli, link: FakeLink, start: HostFactory) -> None:
+def test_a_plain_list_does_not_ask_the_link_for_agents(synapse: Cli, link: FakeLink, start: HostFactory) -> None:
     start("claude", 8100)
     link.start("box2")
 
     assert "box2" not in synapse("list").out
-    assert link.requests == []
+    assert [path for _, path, _ in link.requests] == ["/fleet/failures"]
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--all"], ["approvals", "--all"], ["top", "--once"]])
+def test_messages_that_have_failed_when_nobody_waited_are_told(
+    synapse: Cli, link: FakeLink, command: list[str]
+) -> None:
+    link.failed = 2
+    several = synapse(*command)
+    link.failed = 1
+    one, as_json = synapse(*command), synapse(*command, "--json")
+
+    line = "! 2 messages to other machines have failed in the last day  (synapse fleet outbox)"
+    assert several.err.splitlines()[-1] == line
+    assert one.err.splitlines()[-1] == line.replace(
+        "2 messages to other machines have", "1 message to another machine has"
+    )
+    assert "failed" not in as_json.err
 
 
 def test_all_machines_without_a_fleet_or_a_link_are_this_one(synapse: Cli, home: Path, start: HostFactory) -> None:

@@ -222,6 +222,28 @@ async def test_of_refused_messages_the_newest_stay(tmp_path: Path) -> None:
         assert {row.message_id for row in await database.read_outbox()} == {"m-4", "m-5", "untold", "m-0"}
 
 
+async def test_messages_that_have_failed_perhaps_unnoticed_are_counted(tmp_path: Path) -> None:
+    late = replace(ROW, changed_at=2000.0, queue=True)
+    failed = (
+        replace(late, message_id="refused", state=OutboxState.REFUSED),
+        replace(late, message_id="uncertain", state=OutboxState.UNCERTAIN, queue=False),
+        replace(late, message_id="expired", kind="void", why="expired"),
+        replace(late, message_id="confirmed", kind="void", why="expired", state=OutboxState.VOID),
+    )
+    others = (
+        replace(failed[0], message_id="long ago", changed_at=1000.0),
+        replace(failed[0], message_id="told at once", queue=False),
+        replace(late, message_id="taken back", kind="void", why="by a person", state=OutboxState.VOID),
+        replace(late, message_id="came first", kind="void", why="expired", state=OutboxState.SETTLED),
+        replace(late, message_id="waits"),
+        replace(failed[1], message_id="an end", kind="ended"),
+    )
+    async with opened(tmp_path) as database:
+        await database.commit((*failed, *others))
+
+        assert await database.count_failed(1500.0) == len(failed)
+
+
 async def test_lists_and_counts_do_not_read_what_messages_contain(tmp_path: Path) -> None:
     rows = (
         ROW,
