@@ -44,8 +44,9 @@ def withdrawal(task: Task, request: VoidMessage, now: datetime) -> tuple[TaskEve
 
 
 def withdrawn_send(request: VoidMessage) -> SendMessage:
-    """Returns what opens a task that only claims the id of a message which was taken back before it arrived."""
-    parts = (TextPart(text="(taken back before it arrived)"),)
+    """Returns what opens a task that only claims the id of a message that will not arrive any more."""
+    why = "expired" if request.expired else "taken back"
+    parts = (TextPart(text=f"({why} before it arrived)"),)
     return SendMessage(
         message=Message(message_id=MessageId(request.message_id), role=Role.USER, parts=parts),
         dialect="synapse",

@@ -371,6 +371,18 @@ async def test_a_message_of_a_gateway_s_caller_that_is_taken_back_stays_the_call
         assert (task.message.text, task.user) == ("(taken back before it arrived)", "")
 
 
+async def test_a_message_that_expired_on_its_way_says_so(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await here.deliveries.ask(replace(VOID, expired=True))
+
+        task = await here.store.load(TaskId(TASK_ID))
+        assert (task.message.text, task.state, task.reason) == (
+            "(expired before it arrived)",
+            TaskState.FAILED,
+            "expired",
+        )
+
+
 @pytest.mark.parametrize(
     "body",
     [
