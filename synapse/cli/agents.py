@@ -64,7 +64,7 @@ from synapse.client.views import (
 )
 from synapse.core.address import is_marked, short_name, split_inbox
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, SynapseError, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, NotInFleet, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
 from synapse.registry.files import FileRegistry
 
@@ -171,6 +171,8 @@ def _list_fleet(machine: str, registry: FileRegistry, *, as_json: bool) -> int:
             if machine:
                 raise
             listed.error = error
+    if not is_in_fleet(home):
+        print_notice(f"This machine is in no fleet: the list has its own agents only.  ({plain(NotInFleet.hint)})")
     if as_json:
         print_json(_listed_fields(listed))
     else:
@@ -480,7 +482,10 @@ def _explain(reply: HostReply) -> None:
         print_result(f"  MCP server of its launch: {state} {how_long(tools['since'], now)}".rstrip())
     machine = split_inbox(reply.entry.inbox)[1]
     if machine and not objects_in(reply.body, "sightings"):
-        print_result(f"  evidence  {machine} does not let this machine read it  (synapse fleet allow, there)")
+        from synapse.client.link import allow_step
+
+        step = allow_step(os.path.dirname(open_registry().folder), machine, "read")
+        print_result(f"  evidence {machine} does not let this machine read it  ({step})")
         return
     print_result("  evidence, most trusted source first:")
     for observation in objects_in(reply.body, "sightings"):

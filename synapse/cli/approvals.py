@@ -31,11 +31,12 @@ from synapse.client.attention import (
 from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
 from synapse.client.lines import plain, width
+from synapse.client.link import is_in_fleet
 from synapse.client.views import FINISHED, WAITING_FOR_PERSON, question_of, reason_of, short_id, status_of
 from synapse.config.process import SystemClock
 from synapse.core.address import is_remote, on_machine, short_name, split_inbox
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, SynapseError, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, NothingAsked, NotInFleet, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in
 from synapse.registry.files import FileRegistry
 
@@ -79,46 +80,73 @@ def run_approvals(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     registry = open_registry()
+    home = os.path.dirname(registry.folder)
     replies = _with_read_dialogs(ask_all(registry.entries(), "GET", "/status"))
     warn_unanswered(replies)
-    items = [item for reply in replies for item in needs_of(reply.entry, reply.body)]
-    problem: SynapseError | None = None
-    hidden: list[str] = []
-    away: list[str] = []
+    needs = _Needs([item for reply in replies for item in needs_of(reply.entry, reply.body)])
     if options.all:
-        try:
-            needs, hidden, away = _remote_needs(registry)
-            items += needs
-        except SynapseError as error:
-            problem = error
+        needs.add_others(home)
     if options.json:
-        print_json(items)
-    elif not items and not hidden:
-        where = " here" if problem is not None else " that could be asked" if away else ""
-        print_notice(f"No agent{where} waits for a person.")
-    now = SystemClock().now()
-    for item in () if options.json else items:
-        print_result("\n".join(_block(item, now)))
-    for line in (*hidden, *away):
+        print_json(needs.items)
+    else:
+        _print_needs(needs, home, asked_all=options.all)
+    for line in (*needs.hidden, *needs.away):
         print_notice(line)
     if options.all and not options.json:
-        print_failed(os.path.dirname(registry.folder))
-    return print_error(problem, as_json=False) if problem else 0
+        print_failed(home)
+    return print_error(needs.error, as_json=False) if needs.error else 0
 
 
-def _remote_needs(registry: FileRegistry) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """Returns what other machines need a person for, as objects of `--json` with `machine`; none without a fleet.
+class _Needs:
+    """What agents need a person for, as objects of `--json`. `error`: why other machines were not asked."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        self.items = items
+        self.hidden: list[str] = []
+        """A line for each agent that waits on a machine where this one may not approve."""
+        self.away: list[str] = []
+        """A line for each machine that could not be asked."""
+        self.error: SynapseError | None = None
+
+    def add_others(self, home: str) -> None:
+        """Adds those of other machines, with `machine`; says so if this machine is in no fleet."""
+        if not is_in_fleet(home):
+            print_notice(f"This machine is in no fleet: only its own agents were asked.  ({NotInFleet.hint})")
+            return
+        try:
+            needs, self.hidden, self.away = _remote_needs(home)
+        except SynapseError as error:
+            self.error = error
+        else:
+            self.items += needs
+
+
+def _print_needs(needs: _Needs, home: str, *, asked_all: bool) -> None:
+    if not needs.items and not needs.hidden:
+        print_notice(_nobody_waits(home, needs, asked_all=asked_all))
+    now = SystemClock().now()
+    for item in needs.items:
+        print_result("\n".join(_block(item, now)))
+
+
+def _nobody_waits(home: str, needs: _Needs, *, asked_all: bool) -> str:
+    """Returns the sentence for an empty list, which says no more than is known."""
+    if not asked_all and is_in_fleet(home):
+        return "No agent here waits for a person.  (synapse approvals --all asks the other machines too)"
+    where = " here" if needs.error is not None else " that could be asked" if needs.away else ""
+    return f"No agent{where} waits for a person."
+
+
+def _remote_needs(home: str) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Returns what other machines need a person for, as objects of `--json` with `machine`.
 
     The second list has a line for each agent that waits on a machine where this one may not approve, the third one for
     each machine that is away.
 
     Raises LinkDown or PersonRequired.
     """
-    from synapse.client.link import fleet_agents, fleet_needs, is_in_fleet, not_asked
+    from synapse.client.link import fleet_agents, fleet_needs, not_asked
 
-    home = os.path.dirname(registry.folder)
-    if not is_in_fleet(home):
-        return [], [], []
     needs, refusing, away = fleet_needs(home)
     # Asked now: by what the machines told last, an agent that has just asked would not wait.
     waiting = [
@@ -273,7 +301,8 @@ def find_question(target: str) -> AgentQuestion:
             hint=_refusal(entry, registry) or f"answer it in its terminal: `synapse attach {short_name(entry)}`",
         )
     if not question:
-        raise NothingAsked(f"{short_name(entry)} has no open question")
+        hint = "`synapse approvals --all` shows what agents wait for" if is_remote(entry) else NothingAsked.hint
+        raise NothingAsked(f"{short_name(entry)} has no open question", hint=hint)
     return AgentQuestion(entry, question, str(question.get("task_id") or ""))
 
 

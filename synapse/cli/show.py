@@ -25,7 +25,7 @@ from synapse.cli.tasks import find_stored, is_of, owner
 from synapse.client.history import TaskHistory, export_fields, history_of
 from synapse.client.history_text import as_markdown, as_text
 from synapse.client.hosts import current_folder, find_agent, open_registry
-from synapse.client.link import is_in_fleet, without_own_machine
+from synapse.client.link import allow_step, is_in_fleet, without_own_machine
 from synapse.client.seen import person_saw, person_saw_end
 from synapse.config import process
 from synapse.config.process import SystemClock
@@ -126,7 +126,8 @@ def run_show(arguments: list[str]) -> int:
 def _no_tasks(options: argparse.Namespace, *, is_remote: bool) -> str:
     when = " in that time" if options.since else " yet"
     if is_remote:
-        allow = "`synapse fleet allow` there allows more"
+        machine = split_machine(options.target.removeprefix("@"))[1]
+        allow = f"to read all: {allow_step(str(Path(open_registry().folder).parent), machine, 'read')}"
         return f"There are no tasks of '{options.target}'{when} that this machine may read.  ({allow})"
     return f"There are no tasks of '{options.target}'{when}.  (synapse tasks)"
 

@@ -108,7 +108,10 @@ def _no_tasks(agent: str, machine: str, text: str | None) -> str:
     if text:
         return f"No task{owner} has '{text}' in its messages or answers.  (synapse tasks)"
     if machine:
-        may_read = "it may read what it has sent; `synapse fleet allow` there allows more"
+        from synapse.client.link import allow_step
+
+        all_of_them = allow_step(os.path.dirname(open_registry().folder), machine, "read")
+        may_read = f"it may read what it has sent; to read all: {all_of_them}"
         return f"There are no tasks{owner} on {machine} that this machine may read.  ({may_read})"
     return f"There are no tasks{owner}.  (synapse list)" if agent else "There are no tasks yet."
 
@@ -217,10 +220,18 @@ def _queued_there(agent: str, registry: FileRegistry) -> list[OwnedTask] | None:
         return None
     try:
         entry = look_up_remote(target, registry, keeps=True)[0]
-        return [(entry, task) for task in objects_in(ask(entry, "GET", "/queue"), "tasks")]
+        waiting = objects_in(ask(entry, "GET", "/queue"), "tasks")
+        # The other machine lists its tasks with the newest first, and a host its queue in the order of delivery.
+        in_order = sorted(waiting, key=lambda task: (-_priority(task), str(task.get("created_at"))))
+        return [(entry, task) for task in in_order]
     except (LinkDown, MachineAway) as error:
         error.hint = f"`synapse fleet outbox` lists messages that it has not taken yet\n{error.hint}"
         raise
+
+
+def _priority(task: dict[str, Any]) -> int:
+    priority = object_in(task, "metadata").get("priority")
+    return priority if isinstance(priority, int) else 0
 
 
 def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[OwnedTask]:

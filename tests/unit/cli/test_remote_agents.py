@@ -12,7 +12,7 @@ import pytest
 from synapse.client.attention import needs_of
 from synapse.config.fleet import FleetConfig, save_fleet
 from synapse.config.process import SystemClock
-from synapse.core.errors import MachineAway, to_wire
+from synapse.core.errors import MachineAway, NotInFleet, to_wire
 from synapse.core.task import TaskState
 from tests.fakes.facts import handed, message, moved, numbered, opened
 from tests.fakes.link import FakeLink
@@ -364,7 +364,10 @@ def test_nobody_is_told_that_a_fleet_without_connection_has_no_agents(synapse: C
     alone = synapse("list", "--all")
     save_fleet(home, FleetConfig(fleet="home", machine="laptop", servers=()))
 
-    assert alone.err == "No agent is running on this machine.\n"
+    assert alone.err.splitlines() == [
+        f"This machine is in no fleet: the list has its own agents only.  ({NotInFleet.hint})",
+        "No agent is running on this machine.",
+    ]
     assert synapse("list", "--all").err.startswith("No agent is running on this machine.\nError: the link")
 
 
@@ -506,6 +509,33 @@ def test_the_queue_of_a_remote_agent_is_listed_and_canceled(synapse: Cli, link: 
     assert [task["status"] for task in host.tasks.values()] == ["canceled"]
 
 
+def test_the_queue_of_a_remote_agent_is_in_the_order_of_delivery(synapse: Cli, link: FakeLink) -> None:
+    host = link.start("box2")
+    for minute, priority in ((1, 3), (2, 3), (3, 5)):
+        task = host.open({"message": {"role": "user", "parts": []}}, priority)
+        task["created_at"] = f"2026-01-01T00:0{minute}:00Z"
+    host.tasks = dict(reversed(host.tasks.items()))  # as the link of the other machine lists them
+
+    queued = synapse("queue", "codex@box2", "--json").json
+
+    assert [one["task"]["created_at"][14:16] for one in queued] == ["03", "01", "02"]
+
+
+def test_the_command_that_lets_this_machine_read_is_named(synapse: Cli, link: FakeLink) -> None:
+    link.start("box2", name="codex")
+
+    tasks, shown, explained = (
+        synapse("tasks", "--machine", "box2"),
+        synapse("show", "codex@box2"),
+        synapse("status", "codex@box2", "--explain"),
+    )
+
+    step = "`synapse fleet allow laptop read` on box2"
+    assert step in tasks.err
+    assert step in shown.err
+    assert f"  evidence box2 does not let this machine read it  ({step})" in explained.out.splitlines()
+
+
 def test_the_tasks_of_another_machine_are_listed(synapse: Cli, link: FakeLink) -> None:
     link.join("box2")
     link.log["box2"] = [
@@ -576,7 +606,7 @@ def test_questions_of_other_machines_are_listed_and_approved(synapse: Cli, link:
     here, everywhere = synapse("approvals"), synapse("approvals", "--all")
     approved = synapse("approve", "codex@box2")
 
-    assert here.err == "No agent waits for a person.\n"
+    assert here.err.startswith("No agent here waits for a person.")
     assert [line.strip() for line in everywhere.out.splitlines() if "→" in line] == [
         "→ synapse approve codex-8120@box2",
         "→ synapse attach codex-8120@box2",
@@ -631,6 +661,25 @@ def test_the_hint_of_another_machine_is_not_shown_as_a_command(synapse: Cli, lin
 
     assert "curl" not in said.out + said.err
     assert "(on box2: synapse doctor)" in said.out + said.err
+
+
+def test_who_asks_only_the_agents_here_is_told_so(synapse: Cli, link: FakeLink) -> None:
+    link.start("box2")
+
+    here, there = synapse("approvals"), synapse("approve", "codex@box2")
+
+    assert here.err == "No agent here waits for a person.  (synapse approvals --all asks the other machines too)\n"
+    assert there.err.splitlines()[1] == "`synapse approvals --all` shows what agents wait for"
+
+
+def test_without_a_fleet_there_are_no_other_machines_to_ask(synapse: Cli) -> None:
+    told, plain = synapse("approvals", "--all"), synapse("approvals")
+
+    assert told.err.splitlines() == [
+        f"This machine is in no fleet: only its own agents were asked.  ({NotInFleet.hint})",
+        "No agent waits for a person.",
+    ]
+    assert plain.err == "No agent waits for a person.\n"
 
 
 def test_nobody_is_told_that_no_agent_waits_on_a_machine_that_is_away(synapse: Cli, link: FakeLink) -> None:
