@@ -28,7 +28,7 @@ from synapse.config.settings import load_settings
 from synapse.config.trust import Trust
 from synapse.core.address import short_name
 from synapse.core.errors import CommandMissing, Conflict, NotFound, NotInFleet, SynapseError, UnsupportedOperation
-from synapse.registry.files import links
+from synapse.link.background import stop_link
 from synapse.services import systemd
 from synapse.services.consent import forget_installed, record_installed
 from synapse.services.installation import lasting_command
@@ -132,6 +132,9 @@ def _install(options: Namespace) -> int:
         systemd.reload_units()
     record_installed(load_settings().home, unit.name, SystemClock().now())
     runs = systemd.state_of(unit.name).active == ACTIVE
+    if options.what == LINK and not runs:
+        # One may run outside of the service, and a machine has one. The fleet's server goes on meanwhile.
+        stop_link(load_settings().home)
     systemd.start_always(unit.name, again=is_new)
     if options.json:
         print_json(_report(_Service(path=path, text=text, about=Installed(unit.team, unit.file))).fields())
@@ -163,17 +166,9 @@ def _require_ours(path: Path, before: _Service, unit: Unit) -> None:
 
 
 def _require_free(what: str) -> None:
-    """Raises Conflict if a gateway or a link runs outside of a service: a second one could not start beside it."""
-    home = load_settings().home
-    if what == LINK:
-        if load_fleet(home) is None:
-            raise NotInFleet("this machine belongs to no fleet, so it needs no link")
-        if running := links(home).entries():
-            raise Conflict(
-                f"the link runs already (pid {running[0].pid}), and a machine has one",
-                hint="synapse fleet stop && synapse service install link",
-            )
-        return
+    """Raises NotInFleet for a link without a fleet, and Conflict if a gateway runs outside of a service."""
+    if what == LINK and load_fleet(load_settings().home) is None:
+        raise NotInFleet("this machine belongs to no fleet, so it needs no link")
     running = open_gateways().entries() if what == GATEWAY else []
     if running:
         name = short_name(running[0])

@@ -262,12 +262,16 @@ def test_the_server_of_a_fleet_outlives_its_link_and_is_ended_by_a_person(
         status = services.run("fleet", "status", "--json")
         return status.code == 0 and bool(status.json["connected"])
 
+    assert services.run("fleet", "start").code == 0
+    until(connected, "the first link to connect")
+    first = server.process()
+    assert first is not None
+
     installed = services.run("service", "install", "link", "--json")
 
     assert installed.code == 0, installed
-    until(connected, "the link to connect", services.state)
-    first = server.process()
-    assert first is not None
+    until(connected, "the link of the service to connect", services.state)
+    assert (services.state()["active"], server.process()) == ("active", first)
 
     os.kill(int(installed.json["pid"]), signal.SIGKILL)
     again = until(lambda: _runs_anew(services, installed.json["pid"]), "systemd to start the link again")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from synapse.config.fleet import FleetConfig, save_fleet
 from synapse.core.agent import AgentEntry
-from synapse.registry.files import links, own_start_time
+from synapse.registry.files import links, start_time
 from synapse.services.installation import lasting_command
 from tests.fakes.systemctl import FakeSystemd
 from tests.unit.cli.conftest import Cli, HostFactory, become
@@ -89,14 +90,17 @@ def test_a_machine_without_a_fleet_needs_no_link(synapse: Cli, systemd: FakeSyst
     assert not units.exists()
 
 
-def test_a_link_that_runs_by_itself_is_stopped_first(synapse: Cli, systemd: FakeSystemd, home: Path) -> None:
+def test_the_service_takes_over_from_a_link_that_runs_by_itself(synapse: Cli, systemd: FakeSystemd, home: Path) -> None:
     save_fleet(home, FleetConfig(fleet="shop", machine="box2", servers=("nats://127.0.0.1:4222",)))
-    links(home).write(AgentEntry("synapse-link", "link", pid=os.getpid(), pid_started=own_start_time()))
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as link:
+        started = start_time(link.pid)
+        assert started is not None
+        links(home).write(AgentEntry("synapse-link", "link", pid=link.pid, pid_started=started))
 
-    ran = synapse("service", "install", "link")
+        ran = synapse("service", "install", "link")
 
-    assert ran.code == 7
-    assert "synapse fleet stop && synapse service install link" in ran.err
+    assert (ran.code, link.returncode) == (0, -signal.SIGTERM), ran
+    assert systemd.changes() == ["daemon-reload", f"enable {LINK}", f"restart {LINK}"]
 
 
 def test_installing_again_changes_nothing(synapse: Cli, systemd: FakeSystemd, units: Path) -> None:
