@@ -38,7 +38,7 @@ from synapse.config.process import (
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import ATTACH
-from synapse.core.errors import Conflict, MachineNotFound, NotInFleet, SynapseError
+from synapse.core.errors import Conflict, LinkDown, MachineNotFound, NotInFleet, SynapseError
 from synapse.core.registry import KEEP_ALIVE_SECONDS
 from synapse.core.store import TaskStore
 from synapse.core.waiting import pause
@@ -75,6 +75,7 @@ from synapse.registry.local import open_local_registry
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
+from synapse.server.middleware import ProbedApp
 from synapse.store.file import migrations
 from synapse.tasks.waits import waiting_behind
 
@@ -384,6 +385,11 @@ class Link:
     def note(self, text: str) -> None:
         self.notes.append(f"{instant(self._clock)} {text}")
 
+    async def require_connected(self) -> None:
+        """Raises LinkDown without a connection to the fleet's server."""
+        if not self._bus.connected:
+            raise LinkDown(self._bus.problem)
+
     async def _status(self) -> dict[str, Any]:
         config = self._config_file.config
         incarnation: Incarnation | None = self._shell.incarnation
@@ -524,7 +530,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what is open by now
         admit=LocalAdmission(auth, link.registry.agents),
         limits=HttpLimits(max_body_bytes=settings.max_body_bytes, keep_alive_seconds=KEEP_ALIVE_SECONDS),
     )
-    server = Server(app, [listener.socket], grace_seconds=_GRACE_SECONDS)
+    probed = ProbedApp(app, link.require_connected, SystemClock().monotonic)
+    server = Server(probed, [listener.socket], grace_seconds=_GRACE_SECONDS)
     files = links(settings.home)
     try:
         async with _background(server.serve()) as serving, _background(server.keep_in_place(listener)):

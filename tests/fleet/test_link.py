@@ -314,6 +314,21 @@ def test_metrics_tell_of_the_outbox(linked: tuple[Machine, Machine]) -> None:
     assert "synapse_link_proxies 1" in text
 
 
+def test_probes_tell_whether_the_link_runs_and_whether_it_is_connected(
+    linked: tuple[Machine, Machine], server: NatsServer
+) -> None:
+    laptop, _ = linked
+
+    def probes() -> list[int]:
+        return [laptop.request_link("GET", path).status for path in ("/healthz", "/readyz")]
+
+    assert probes() == [200, 200]
+    server.kill()
+    until(lambda: probes() == [200, 503], "the link to notice the loss of its server", probes)
+    server.start_again()
+    until(lambda: probes() == [200, 200], "the link to connect again", probes)
+
+
 def start_scripted(machine: Machine, name: str) -> None:
     """Starts an agent that answers at once, unless the message begins with `slow` or `ask me`."""
     script = machine.folder / "agent.toml"
