@@ -37,6 +37,7 @@ from synapse.config.fleet import (
 )
 from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings
+from synapse.core.caller import READ
 from synapse.core.errors import (
     Conflict,
     InvalidRequest,
@@ -59,7 +60,7 @@ SUMMARIES: Final = {
     "join": "join a fleet by an invitation, or over a NATS server that others run",
     "status": "show the machines of the fleet, and this machine's connection",
     "outbox": "list messages that other machines have not accepted, and why; take one back",
-    "allow": "let the people of another machine do more here",
+    "allow": "let another machine do more here",
     "leave": "end this machine's membership",
     "remove": "remove another machine; it is cut off at once",
     "start": "start this machine's link, and the fleet's server if it is run here",
@@ -377,7 +378,7 @@ def _allow(settings: Settings, options: Namespace) -> int:
         print_json({**given, **({"warning": warning} if warning else {})})
         return DONE
     if actions:
-        print_notice(f"People at {options.name} may {', '.join(sorted(actions))} here. Agents there never approve.")
+        print_notice(f"{options.name} may {', '.join(sorted(actions))} here. {_who_may(actions)}")
     elif changes_nothing:
         print_notice(f"{options.name} had no extra rights here.")
     else:
@@ -385,6 +386,12 @@ def _allow(settings: Settings, options: Namespace) -> int:
     if warning:
         print_notice(f"Warning: {warning}")
     return DONE
+
+
+def _who_may(actions: frozenset[str]) -> str:
+    for_people = " or ".join(sorted(actions - {READ}))
+    limits = f"Only people there may {for_people}. " if for_people else ""
+    return f"{limits}Its agents may read, too." if READ in actions else limits.rstrip()
 
 
 def _unknown_machine(settings: Settings, name: str, after: str) -> str:
