@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,8 +87,20 @@ def _cli() -> str:
     os.environ["COLUMNS"] = "100"
     os.environ["NO_COLOR"] = "1"
     sections = [f"# Command line\n\n{NOTICE}```text\n{_help([])}```\n"]
-    sections += [f"## synapse {verb}\n\n```text\n{_help([verb, '--help'])}```\n" for verb in VERBS if verb != "help"]
+    for verb in (verb for verb in VERBS if verb != "help"):
+        text = _help([verb, "--help"])
+        sections.append(f"## synapse {verb}\n\n```text\n{text}```\n")
+        sections += [
+            f"### synapse {verb} {action}\n\n```text\n{_help([verb, action, '--help'])}```\n"
+            for action in _actions(text)
+        ]
     return "\n".join(sections)
+
+
+def _actions(text: str) -> list[str]:
+    """Returns the actions that the help of a verb lists, each of which has a help of its own."""
+    listed = text.partition("\n  ACTION\n")[2].partition("\n\n")[0]
+    return re.findall(r"^    ([a-z-]+)(?:  |$)", listed, re.MULTILINE)
 
 
 def _help(arguments: list[str]) -> str:

@@ -17,13 +17,6 @@ from tests.integration.recorded.product import Product, product
 
 pytestmark = pytest.mark.integration
 
-SUB_VERBS = {
-    "external": ("add", "list", "send", "cancel", "remove"),
-    "push": ("list",),
-    "keys": ("create", "list", "revoke"),
-    "service": ("install", "status", "uninstall"),
-}
-
 
 @pytest.fixture(scope="module")
 def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
@@ -31,12 +24,10 @@ def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         yield made
 
 
-def test_every_verb_takes_the_words_that_it_took(synapse: Product) -> None:
+def test_every_verb_takes_the_words_that_it_took() -> None:
     document = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     helps = re.findall(r"^#+ (.+?)$[^`]*```text\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    assert len(helps) > 30
-    inner = [f"{verb} {one}" for verb, ones in SUB_VERBS.items() for one in ones]
-    helps += [(f"synapse {one}", synapse.run(*one.split(), "--help").out) for one in inner]
+    assert len(helps) > 60
 
     check("cli/verbs.txt", "".join(f"== {title}\n{words_of(text)}" for title, text in helps))
 
@@ -44,7 +35,7 @@ def test_every_verb_takes_the_words_that_it_took(synapse: Product) -> None:
 def test_the_document_says_what_the_command_says(synapse: Product) -> None:
     document = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
-    for arguments in ([], ["approve"]):
+    for arguments in ([], ["approve"], ["fleet", "join"]):
         ran = synapse.run(*arguments, "--help")
         assert ran.code == 0
         assert "\n".join(line.rstrip() for line in ran.out.rstrip().splitlines()) in document
