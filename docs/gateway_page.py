@@ -75,10 +75,11 @@ show the same tasks under the same ids, each in its words. What went wrong is to
 _FLEET: Final = """\
 At a gateway of a [fleet](../howto/fleet.md#one-gateway-for-all-machines) an agent of another machine is named with it,
 as `codex@box2`. A message to a machine that is away is refused with `machine_away`. With the header
-`Synapse-Queue: true` the gateway's machine keeps it for up to 24 hours, and its task is `submitted` meanwhile; more
-than 512 kB are not kept. The header counts wherever a message is sent: A2A, supervisor, hub, dashboard and MCP. Over
-gRPC it is metadata of the same name; the hub's WebSocket has none. For agents of the gateway's own machine it means
-nothing.
+`Synapse-Queue: true` the gateway's machine keeps it for 24 hours, or for the `ttl` seconds of its metadata, at most
+seven days, and its task is `submitted` meanwhile. More than 512 kB are not kept, nor is a message with a webhook. The
+agents of a machine that is away are listed for ten minutes more. The header counts wherever a message is sent: A2A,
+supervisor, hub, dashboard and MCP. Over gRPC it is metadata of the same name; the hub's WebSocket has none. For agents
+of the gateway's own machine it means nothing.
 """
 _SUPERVISOR: Final = f"""\
 Below `{MOUNT}`, beside A2A 1.0 and 0.3. A request that names a version (`A2A-Version`) gets it; one without

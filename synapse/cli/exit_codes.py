@@ -23,7 +23,7 @@ MEANINGS = {
     TIMED_OUT: "no answer in time; the task continues",
     WAITING_FOR_PERSON: "the agent waits for a person",
     REFUSED: "refused",
-    NOT_RESPONDING: "the agent's host does not respond",
+    NOT_RESPONDING: "the agent's host does not respond, or its machine cannot be reached",
     INTERRUPTED: "interrupted with Ctrl-C; a task that was sent continues",
 }
 
