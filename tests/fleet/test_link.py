@@ -119,7 +119,7 @@ def test_a_machine_that_is_away_gets_only_messages_that_are_to_be_kept(linked: t
     kept = laptop.synapse("send", f"bob@{box.name}", "kept", "--queue", "--json")
 
     assert refused.json["error"]["code"] == "machine_away"
-    assert "since" in refused.json["error"]["message"]
+    assert f"the machine {box.name} is away, last seen " in refused.json["error"]["message"]
     assert kept.code == 0, kept
     assert (kept.json["task"]["status"], kept.json["task"]["metadata"]["outbox"]) == ("submitted", "open")
     start_link(box)
