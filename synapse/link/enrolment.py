@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 
 PREFIX: Final = "synapse-fleet-1:"
 ENROL_SECONDS: Final = 10.0
+CONNECT_SECONDS: Final = 5
 TRIES: Final = 6
 AGAIN_SECONDS: Final = 0.3
 FORGET_AGAIN_SECONDS: Final = 10.0
@@ -135,16 +136,19 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
     Raises:
         InvitationRefused: the invitation was used, has expired or was withdrawn.
         NameTaken: another machine has the name by now.
-        LinkDown: no server of the invitation can be reached, or another one answers there.
+        LinkDown: no server of the invitation can be reached, another one answers there, or nobody admits machines.
     """
     problems: dict[str, None] = {}
     refusal: Exception | None = None
+    unadmitted: _NobodyAdmits | None = None
     # More than once: while the server reads its users again, it ends connections and refuses keys that are valid.
     for number, server in enumerate(invitation.servers * TRIES):
         if number >= len(invitation.servers):
             await pause(AGAIN_SECONDS)
         try:
             return await run_within(ENROL_SECONDS, _enrol_at(server, invitation, machine_key))
+        except _NobodyAdmits as error:
+            unadmitted = error  # its link may connect again right now
         except (OSError, TimeoutError, nats_errors.Error) as error:
             problems[explain(error, server)] = None
             refusal = error if _is_refusal(error) else refusal
@@ -154,7 +158,7 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
                 break
     if refusal is not None:
         raise _refused(invitation) from refusal
-    raise LinkDown(
+    raise unadmitted or LinkDown(
         "; ".join(problems), hint="check that this machine reaches the address, and that the fleet's server runs"
     )
 
@@ -174,12 +178,16 @@ async def _connect_once_accepted(server: str, seed: str, pin: bytes) -> None:
     while True:
         try:
             async with _connected(server, seed, pin):
-                return
+                pass
+        except TimeoutError:
+            pass  # it is busy
         except (nats_errors.Error, ConnectionError) as error:
             # It has not read its users again yet. A refusal may be lost when the server ends the connection.
             if not _is_refusal(error) and not isinstance(error, _CUT_OFF):
                 raise
-            await pause(0.02)
+        else:
+            return
+        await pause(0.02)
 
 
 class EnrolmentService:
@@ -308,6 +316,7 @@ async def _connected(server: str, seed: str, pin: bytes) -> AsyncGenerator[_Pinn
             await client.connect(
                 servers=[server],
                 name="synapse fleet",
+                connect_timeout=CONNECT_SECONDS,
                 tls=context if client.demands_tls else None,
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
@@ -322,9 +331,13 @@ async def _connected(server: str, seed: str, pin: bytes) -> AsyncGenerator[_Pinn
         await client.close()
 
 
+class _NobodyAdmits(LinkDown):
+    """The server runs, and no link there listens for machines that join."""
+
+
 def _enrolled(content: bytes, invitation: Invitation) -> Enrolled:
     if not content:
-        raise LinkDown(
+        raise _NobodyAdmits(
             "the fleet's server runs, but nobody there lets machines in now",
             hint="`synapse fleet status` on that machine shows its link; `synapse fleet start` starts it",
         )
