@@ -38,7 +38,7 @@ from synapse.core.errors import (
 )
 from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import KEY_REFUSED, BusError, NoStream, NotAllowed, NotConnected
+from synapse.fleet.bus import KEY_REFUSED, BusError, NoReply, NoStream, NotAllowed, NotConnected
 from synapse.link.certificates import pin_of
 from synapse.link.database import FILE as DATABASE_FILE
 from synapse.link.database import count_unfinished
@@ -63,6 +63,7 @@ READ_SECONDS: Final = 3.0
 DEFAULT_FLEET: Final = "fleet"
 _ENGINE_TRIES: Final = 20
 _ENGINE_PAUSE: Final = 0.1
+_MAKING_TRIES: Final = 5
 _LEFT: Final = "left"
 _NO_TLS_HINT: Final = (
     "messages to a server on another machine need TLS; if it has none and the network is yours alone, add --insecure"
@@ -401,8 +402,7 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
             if is_new_name:
                 # Others run this server, so it runs already, or a person has to do something.
                 await bus.require_connected(CONNECT_SECONDS)
-                with suppress(NotAllowed):  # then another machine makes them
-                    await bus.make_missing()
+                await _make_streams(bus)
                 if await bus.get(names.PRESENCE, access.machine) is not None:
                     raise NameTaken(
                         f"a machine named '{access.machine}' is connected already",
@@ -427,6 +427,20 @@ async def _check(access: Access, *, is_new_name: bool) -> None:
             raise LinkDown(
                 f"the NATS server cannot be used for a fleet: {error}", hint="a fleet needs NATS 2.11 with JetStream"
             ) from error
+
+
+async def _make_streams(bus: NatsBus) -> None:
+    """Makes the streams that are missing, unless this machine may not: then another one makes them. Raises BusError."""
+    for tries_left in reversed(range(_MAKING_TRIES)):
+        try:
+            return await bus.make_missing()
+        except NotAllowed:
+            return None
+        except NoReply:
+            # The servers of a cluster elect a leader for each new stream, which may take several seconds.
+            if not tries_left:
+                raise
+    return None
 
 
 def _refused_credentials(access: Access, problem: str) -> LinkDown:

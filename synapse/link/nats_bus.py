@@ -42,6 +42,7 @@ from synapse.fleet.bus import (
     BusError,
     MailboxFull,
     NobodyThere,
+    NoReply,
     NoStream,
     NotAllowed,
     NotConnected,
@@ -94,6 +95,7 @@ _NO_JETSTREAM: Final = frozenset({10039, 10076, 10035})
 _NOTHING_FOUND: Final = 10037
 _STREAM_MISSING: Final = 10059
 _NO_TTL: Final = 10166
+_NO_LEADER: Final = 10008
 
 
 def access_of(home: Path, config: FleetConfig) -> Access:
@@ -465,7 +467,11 @@ class NatsBus:
             raise NoStream(f"the NATS server at {self.server_address} has no JetStream for this machine")
         told = _decode(answer.data)
         if "error" in told:
-            raise _ApiError.of(told["error"], name)
+            error = _ApiError.of(told["error"], name)
+            if error.number == _NO_LEADER:
+                # Not a refusal: who asks again for three replicas gets them, and must not be content with one.
+                raise NoReply(str(error))
+            raise error
         return told
 
     def _safe_reply(self, message: Msg) -> str:
