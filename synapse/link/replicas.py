@@ -21,6 +21,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -78,6 +79,11 @@ class _Gap(NamedTuple):
     since: datetime
 
 
+class _Retry(NamedTuple):
+    at: float
+    wait: float
+
+
 class ReplicaKeeper:
     """Takes the batches of all other machines while `run` runs."""
 
@@ -97,6 +103,8 @@ class ReplicaKeeper:
         """The machines that must be asked once more, because something came while they were asked."""
         self._gaps: dict[str, _Gap] = {}
         """The machines whose log has a gap that could not be filled yet."""
+        self._retries: dict[str, _Retry] = {}
+        """When to ask again for what could not be had of a machine's log."""
         self._heard_at: dict[str, float] = {}
         self._pruned_at = -PRUNE_SECONDS
         self.problem = ""
@@ -212,6 +220,7 @@ class ReplicaKeeper:
         async with aclosing(self._bus.changes()) as changes:
             async for connected in changes:
                 if connected:
+                    self._retries.clear()
                     await self._repair_all()
 
     async def _repair_all(self) -> None:
@@ -256,6 +265,20 @@ class ReplicaKeeper:
         except (StoreFailed, OSError, sqlite3.Error) as error:
             why = str(store_error(error, self._path))
         self._note(machine, why)
+        self._plan_retry(machine, why)
+
+    def _plan_retry(self, machine: str, why: str) -> None:
+        """Lets a machine be asked again, later each time, and in the end with all others.
+
+        After an outage of the engine, the other machine may be connected a moment later than this one.
+        """
+        if not why:
+            self._retries.pop(machine, None)
+            return
+        known = self._retries.get(machine)
+        wait = known.wait * 2 if known else QUIET_SECONDS
+        at = self._clock.monotonic() + wait if wait < RECHECK_SECONDS else inf
+        self._retries[machine] = _Retry(at, wait)
 
     async def _take_range(self, machine: str, source: str, *, to_its_end: bool = False) -> str:
         """Takes all that `source` has of a machine's log after the head here; returns why not, or an empty string.
@@ -407,6 +430,8 @@ class ReplicaKeeper:
             await pause(QUIET_SECONDS)
             await self._close_logs()
             now = self._clock.monotonic()
+            for machine in [one for one, retry in self._retries.items() if now >= retry.at]:
+                self._repair(machine)
             if now - rechecked >= RECHECK_SECONDS and self._bus.connected:
                 rechecked = now
                 # Also those that seem complete: a batch may have come before the subscription, and nothing after it.

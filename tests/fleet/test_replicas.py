@@ -207,6 +207,34 @@ def nonsense(_request: LogRequest) -> bytes:
     return b"garbage"
 
 
+async def test_a_machine_that_did_not_answer_is_asked_again(
+    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "QUIET_SECONDS", 0.05)
+    async with gateway(server, tmp_path) as world:
+        await world.box2.keep(opened(numbered(1)))
+        await world.publish()
+        await world.has(1, TaskState.SUBMITTED)
+        answer = world.box2.answer
+        refused: list[LogRequest] = []
+
+        def later(request: LogRequest) -> Any:
+            refused.append(request)
+            return b"garbage" if len(refused) < 3 else answer(request)
+
+        monkeypatch.setattr(world.box2, "answer", later)
+        for number in (2, 3):
+            await world.box2.keep(opened(numbered(number)))
+
+        # The first of the two batches is lost, and no further one comes.
+        await world.publish(1, lost=1)
+
+        await world.has(3, TaskState.SUBMITTED)
+        async with asyncio.timeout(BOUND):
+            while world.shown()["incomplete"]:
+                await pause(0.01)
+
+
 async def test_a_large_row_is_fetched_in_pieces(server: NatsServer, tmp_path: Path) -> None:
     async with gateway(server, tmp_path) as world:
         text = "x" * (LARGE + 100_000)
