@@ -64,7 +64,7 @@ class Cluster:
         return str(self.stream(names.MAIL_STREAM).get("cluster", {}).get("leader", ""))
 
     def wait_formed(self) -> None:
-        until(lambda: self.is_formed, "the three servers to have a leader", lambda: self.about("jsz"))
+        until(lambda: self.is_formed, "the three servers to have a leader", lambda: self.about("jsz"), 90)
 
 
 @contextmanager

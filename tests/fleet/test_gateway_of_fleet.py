@@ -55,7 +55,10 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         running = stack.enter_context(gateway(gate, ""))
         other = stack.enter_context(gateway(box2, ""))
         keys = new_key(gate, "laptop", "--actions", "all"), new_key(box2, "laptop", "--all-tasks")
-        yield Machines(running, other, *keys, link)
+        world = Machines(running, other, *keys, link)
+        # A gateway starts without the agents of other machines where the link takes longer than two seconds.
+        until(lambda: "only@box2" in names(world.ask("GET", "/agents/list.json")), "the agents of both machines")
+        yield world
 
 
 def names(reply: Reply) -> list[str]:

@@ -160,7 +160,7 @@ async def test_a_mailbox_of_an_older_version_keeps_mail_and_learns_to_let_it_exp
         client = await CONNECT(server.url)
         older = next({**one, "num_replicas": 1} for one in STREAMS if one["name"] == names.MAIL_STREAM)
         del older["allow_msg_ttl"]
-        await client.request("$JS.API.STREAM.CREATE.SYN_MAIL", json.dumps(older).encode())
+        await client.request("$JS.API.STREAM.CREATE.SYN_MAIL", json.dumps(older).encode(), timeout=BOUND)
         async with NatsBus(Access(machine="box2", servers=(server.url,))) as bus:
             await bus.wait_connected(BOUND)
             subject = names.mail_subject("laptop", "box2")
@@ -260,8 +260,8 @@ async def test_what_waits_for_a_line_ends_with_the_connection(tmp_path: Path, mo
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
 async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_up: bool) -> None:
     monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
-    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
-    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=200_000) as line:
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 1.5)
+    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=150_000) as line:
         slow, fast = f"nats://127.0.0.1:{line.port}", server.url
         one, two = (slow, fast) if is_up else (fast, slow)
         async with (

@@ -183,7 +183,7 @@ async def test_what_the_engine_is_made_to_say_in_anothers_name_is_not_believed(f
         await evil.postpone(await first(evil.mails("evil")), 0)
         await send_what_is_true(evil, believed)
         client = await fleet.raw("evil")
-        told = json.loads((await client.request(CONSUMER, json.dumps(EMPTY).encode())).data)
+        told = json.loads((await client.request(CONSUMER, json.dumps(EMPTY).encode(), timeout=BOUND)).data)
         assert "error" not in told
         await store(client, ask.stored or GOOD + b"%d\r\n\r\n" % next(NUMBERS), b"forged")
         for reply in ANOTHERS:
@@ -224,7 +224,7 @@ async def test_the_engine_does_not_do_what_it_is_made_to_ask_itself(fleet: Fleet
         await box2.keep(names.mail_subject("laptop", "box2"), b"for laptop", once=f"{next(NUMBERS)}")
         await send_what_is_true(evil, believed)
         client = await fleet.raw("evil")
-        await client.request(CONSUMER, json.dumps(EMPTY).encode())
+        await client.request(CONSUMER, json.dumps(EMPTY).encode(), timeout=BOUND)
         before = await state_of_engine(hub)
         body = json.dumps(INTERFACE[asked]).encode() if INTERFACE[asked] else b""
         await evil.keep(LOG, body, once=f"{next(NUMBERS)}")
@@ -254,7 +254,7 @@ async def test_a_consumer_that_pushes_writes_nothing_in_anothers_name(fleet: Fle
                 "idle_heartbeat": 100_000_000,
             }
             wanted = {**EMPTY, "config": config}
-            await client.request(CONSUMER.replace("empty", f"push{number}"), json.dumps(wanted).encode())
+            await client.request(CONSUMER.replace("empty", f"push{number}"), json.dumps(wanted).encode(), timeout=BOUND)
 
         for _ in range(3):
             await evil.put(names.PRESENCE, "evil", b"forged")

@@ -464,7 +464,9 @@ async def thief_of(hub: Hub, fleet: Fleet, home: Path, name: str) -> AsyncGenera
     client = await fleet.raw(name)
     try:
         thief = Thief(client, name)
-        assert await thief.can_write()
+        async with asyncio.timeout(BOUND):
+            while not await thief.can_write():
+                await pause(0.1)
         yield thief
     finally:
         await client.close()

@@ -25,15 +25,13 @@ from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.conformance.wire_client import Reply, WireClient
 from tests.fleet.careful_client import tasks_of
-from tests.fleet.waiting import until
+from tests.fleet.waiting import RELAYED, until
 from tests.fleet.world import Machine, World, open_world
 from tests.integration.gateway.terminal_client import terminal_page
 from tests.integration.recovery.journal_file import all_events, all_tasks
 
 # The first test of each fixture starts two machines, a server and a gateway, which takes a busy machine a minute.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-RELAYED = 90.0
-"""Only for what hangs. On a busy machine a kept message may have to be repeated, each time after a longer pause."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +145,16 @@ def _gateway(stack: ExitStack, machine: Machine) -> Gateway:
     entry = until(written, f"the gateway of {machine.name}")
     assert isinstance(entry, AgentEntry)
     return Gateway(machine, entry)
+
+
+def _result(gateway: Gateway, task_id: str, key: str) -> dict[str, Any]:
+    """Returns a task of bob@box2, once a gateway that was just started knows of that agent."""
+
+    def told() -> Any:
+        return gateway.rpc("bob@box2", "GetTask", {"id": task_id}, key=key)
+
+    result: dict[str, Any] = until(lambda: told().get("result"), "the task", told)
+    return result
 
 
 def _is_done(gateway: Gateway, agent: str, task_id: str, key: str) -> Any:
@@ -417,7 +425,7 @@ def test_a_kept_message_is_known_to_a_gateway_that_was_started_later(pair: Pair)
         with ExitStack() as stack:
             later = _gateway(stack, pair.world["hub"])
             for task in sent:
-                found = later.rpc("bob@box2", "GetTask", {"id": task["id"]}, key=key)["result"]
+                found = _result(later, task["id"], key)
                 assert (found["contextId"], found["status"]["state"]) == (task["contextId"], "TASK_STATE_SUBMITTED")
                 refused = later.rpc("bob@box2", "GetTask", {"id": task["id"]}, key=other)
                 assert "error" in refused, refused
@@ -435,9 +443,9 @@ def test_a_kept_message_is_known_to_a_gateway_that_was_started_later(pair: Pair)
         with ExitStack() as stack:
             # Also when the replica has it, as a task of the machine that took it back.
             last = _gateway(stack, pair.world["hub"])
-            told = last.rpc("bob@box2", "GetTask", {"id": sent[1]["id"]}, key=key)
-            assert told["result"]["status"]["state"] == "TASK_STATE_CANCELED", told
-            assert told["result"]["contextId"] == sent[1]["contextId"]
+            told = _result(last, sent[1]["id"], key)
+            assert told["status"]["state"] == "TASK_STATE_CANCELED", told
+            assert told["contextId"] == sent[1]["contextId"]
         [there] = [one for one in all_tasks(pair.world["box2"].home / "store.db") if one.id == sent[1]["id"]]
         assert (there.sender_name, there.context_id) == ("key.keeper@hub", sent[1]["contextId"])
     finally:

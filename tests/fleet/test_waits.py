@@ -109,10 +109,16 @@ def test_an_agent_that_is_killed_ends_the_waits_on_other_machines_and_keeps_its_
 
 def test_a_waiter_that_is_stopped_finds_the_answer_at_its_next_start(fleet: World) -> None:
     laptop = fleet["laptop"]
+    port = next(one["port"] for one in laptop.read("list") if one["name"] == "ada")
+    cy = next(one["pid"] for one in fleet["box3"].read("list") if one["name"] == "cy")
     asking = laptop.begin("send", "ada", "ask cy@box3 wait 4", "--response", "--timeout", "60")
     until(lambda: any(task.message.text == "wait 4" for task in stored(fleet["box3"], "cy")), "the request at cy")
-    port = next(one["port"] for one in laptop.read("list") if one["name"] == "ada")
-    laptop.run("stop", "ada", "--force")
+    # However long it takes to stop ada, cy answers after that.
+    os.kill(cy, signal.SIGSTOP)
+    try:
+        laptop.run("stop", "ada", "--force")
+    finally:
+        os.kill(cy, signal.SIGCONT)
 
     waited = ended_wait(laptop, "ada", "box3!cy")
     asking.communicate(timeout=60)

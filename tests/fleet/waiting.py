@@ -11,6 +11,8 @@ from tests.integration import waiting
 Found = TypeVar("Found")
 NOT_YET = (NoAnswer, AssertionError, LookupError, OSError)
 """What a look may raise until the link, the server or the stream is there: no answer, an error, a missing field."""
+RELAYED = 90.0
+"""Only for what hangs. On a busy machine a kept message may have to be repeated, each time after a longer pause."""
 
 
 def until(

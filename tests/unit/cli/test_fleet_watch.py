@@ -26,7 +26,7 @@ async def notices(home: Path, capsys: pytest.CaptureFixture[str], enough: Callab
     """Watches all machines until enough has been said; returns what was said."""
     said = ""
     watching = asyncio.create_task(FleetWatch(str(home), lambda _update: None).run(lambda: None))
-    async with asyncio.timeout(6):
+    async with asyncio.timeout(20):
         while not enough(said):
             await pause(0.02)
             said += capsys.readouterr().err

@@ -45,5 +45,5 @@ async def test_a_machine_that_has_left_is_noticed(tmp_path: Path, monkeypatch: p
 
     fleet_file(tmp_path).unlink()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await following

@@ -89,8 +89,9 @@ class FakeHosts:
 class LinkedMachine:
     """A machine whose link can end at any time, and start again with the same files."""
 
-    def __init__(self, name: str, engine: MemoryEngine, folder: Path) -> None:
+    def __init__(self, name: str, engine: MemoryEngine, folder: Path, relay_seconds: float = BOUND) -> None:
         self.name = name
+        self.relay_seconds = relay_seconds
         self.folder = folder / name
         self.hosts = FakeHosts()
         self.engine = engine
@@ -115,7 +116,7 @@ class LinkedMachine:
             hosts=self.hosts,
             read_mark=self._mark,
             clock=SystemClock(),
-            relay_seconds=0.3,
+            relay_seconds=self.relay_seconds,
             check_seconds=check_seconds,
         )
         if self.tell_incarnations is not None:
@@ -151,10 +152,10 @@ class LinkedMachine:
 
 
 @asynccontextmanager
-async def fleet(folder: Path) -> AsyncGenerator[tuple[LinkedMachine, LinkedMachine]]:
+async def fleet(folder: Path, *, relay_seconds: float = BOUND) -> AsyncGenerator[tuple[LinkedMachine, LinkedMachine]]:
     """Two machines, `laptop` and `box2`, both linked."""
     engine = MemoryEngine()
-    machines = LinkedMachine("laptop", engine, folder), LinkedMachine("box2", engine, folder)
+    machines = LinkedMachine("laptop", engine, folder, relay_seconds), LinkedMachine("box2", engine, folder)
     try:
         for machine in machines:
             await machine.start()
@@ -278,7 +279,7 @@ async def test_a_kept_message_that_is_recalled_is_not_opened(tmp_path: Path) -> 
 
 
 async def test_a_silent_machine_leaves_the_message_in_the_outbox_and_it_arrives_once(tmp_path: Path) -> None:
-    async with fleet(tmp_path) as (laptop, box):
+    async with fleet(tmp_path, relay_seconds=0.3) as (laptop, box):
         laptop.engine.loses_answers = True
 
         row = await laptop.send("m1")
@@ -290,7 +291,7 @@ async def test_a_silent_machine_leaves_the_message_in_the_outbox_and_it_arrives_
 
 
 async def test_a_host_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
-    async with fleet(tmp_path) as (laptop, box):
+    async with fleet(tmp_path, relay_seconds=0.3) as (laptop, box):
         box.hosts.silent = True
         row = await laptop.send("m1")
         box.hosts.silent = False

@@ -112,8 +112,8 @@ async def test_of_a_message_and_its_recall_at_the_same_time_nothing_is_typed() -
             await settle()
             store.commit()
 
-        assert (await asyncio.wait_for(sending, 5)).id == OPENS
-        assert (await asyncio.wait_for(recalling, 5)).state is TaskState.CANCELED
+        assert (await asyncio.wait_for(sending, 20)).id == OPENS
+        assert (await asyncio.wait_for(recalling, 20)).state is TaskState.CANCELED
         harness.driver.ready.set()
         await settle()
         assert harness.driver.turns == []
