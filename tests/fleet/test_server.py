@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -351,6 +352,34 @@ async def test_a_key_of_another_machine_does_not_end_the_server(hub: Hub, tmp_pa
     await asyncio.to_thread(hub.server.start)
     async with NatsBus(access_of(tmp_path, config)) as bus:
         await bus.wait_connected(BOUND)
+
+
+async def test_a_machine_joins_as_soon_as_the_servers_link_is_there(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "early", is_gateway=False)
+    asked, serves = threading.Event(), threading.Event()
+
+    async def wait_for_link(seconds: float) -> None:
+        asked.set()
+        await asyncio.to_thread(serves.wait, BOUND)
+        await pause(seconds)
+
+    monkeypatch.setattr(enrolment, "pause", wait_for_link)
+    joining = asyncio.create_task(asyncio.to_thread(join_by_invitation, tmp_path, invitation.text()))
+    await asyncio.to_thread(asked.wait, BOUND)
+    async with serving(hub):
+        serves.set()
+        config, _ = await joining
+
+    assert config.machine == "early"
+
+
+async def test_a_machine_is_told_that_nobody_lets_it_in(hub: Hub, tmp_path: Path) -> None:
+    invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "lonely", is_gateway=False)
+
+    with pytest.raises(LinkDown, match="nobody there lets machines in now"):
+        await asyncio.to_thread(join_by_invitation, tmp_path, invitation.text())
 
 
 async def test_an_expired_invitation_is_refused(hub: Hub, tmp_path: Path) -> None:
