@@ -87,7 +87,7 @@ from synapse.link.database import LinkDatabase
 from synapse.link.deliveries import answer_of, refusal_of
 from synapse.link.presence import Machines
 from synapse.link.shell import RelayShell
-from synapse.tasks.admission import sender_of
+from synapse.tasks.admission import remote_name, sender_of
 from synapse.tasks.journal import rebuild
 from synapse.tasks.rules import is_settled, require_updates, unsupported
 
@@ -397,7 +397,7 @@ class RemoteAgentTasks:
                 "a message that is kept takes no webhook; set one when its machine is back",
                 hint="send the message again without the webhook",
             )
-        sender = Sender(sender_id=KEY + (caller.name or caller.scope).replace(":", "."))
+        sender = Sender(sender_id=remote_name(KEY + (caller.name or caller.scope)))
         metadata = {**command.metadata, GATEWAY_SCOPE: caller.scope}
         sending = await self._prepared(replace(command, metadata=metadata), sender, verified=True, queue=True)
         row = await self._submit(sending)

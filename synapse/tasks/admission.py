@@ -30,7 +30,9 @@ ANY_TYPE: Final = "*/*"
 """The last input type on the card of an agent that accepts everything, a media range (RFC 9110 §12.5.1)."""
 _DEFAULT_TYPES: Final[dict[type, str]] = dict(zip((TextPart, DataPart, FilePart), MODES, strict=True))
 """The media type of a part that names none."""
-_REMOTE_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_LONGEST_REMOTE_NAME: Final = 64
+_REMOTE_NAME: Final = re.compile(rf"[\w.-]{{1,{_LONGEST_REMOTE_NAME}}}", re.ASCII)
+_NOT_IN_REMOTE_NAME: Final = re.compile(r"[^\w.-]", re.ASCII)
 _ROLES: Final = {role: repr(role) for role in Role}
 
 
@@ -58,6 +60,11 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
     if claimed is None or not claimed.sender_id:
         return A_PERSON, caller.is_person
     return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
+
+
+def remote_name(name: str) -> str:
+    """Returns `name` as a sender's name that other machines take: with '.' for other characters, and cut."""
+    return _NOT_IN_REMOTE_NAME.sub(".", name)[:_LONGEST_REMOTE_NAME]
 
 
 def _remote_sender(claimed: Sender | None, caller: Caller) -> tuple[Sender, bool]:

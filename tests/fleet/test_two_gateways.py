@@ -412,6 +412,27 @@ def test_a_machine_that_goes_away_is_told_and_its_tasks_stay(pair: Pair) -> None
     until(lambda: state() == "TASK_STATE_CANCELED", "box2 to confirm that it was taken back", state, RELAYED)
 
 
+def test_a_kept_message_of_another_machines_key_reaches_its_agent(pair: Pair) -> None:
+    key = pair.box2.new_key("visitor")
+    until(lambda: pair.hub.knows("visitor@box2"), "the hub to know the key")
+    until(lambda: "bob@box2" in pair.hub.names(key), "the agent")
+    pair.world["box2"].stop_fleet()
+    try:
+        until(lambda: pair.hub.send("bob@box2", "tck-z", key=key).get("error"), "the machine to be away")
+        kept = pair.hub.send("bob@box2", "tck-complete-task-visitor", key=key, Synapse_Queue="true")["result"]["task"]
+    finally:
+        pair.world["box2"].start_link()
+        pair.world["box2"].wait_connected()
+
+    def told() -> Any:
+        return pair.hub.rpc("bob@box2", "GetTask", {"id": kept["id"]}, key=key)
+
+    until(lambda: "TASK_STATE_SUBMITTED" not in json.dumps(told()), "the kept message to arrive", told, RELAYED)
+    until(lambda: _is_done(pair.hub, "bob@box2", kept["id"], key), "its answer", told)
+    [there] = [one for one in all_tasks(pair.world["box2"].home / "store.db") if one.id == kept["id"]]
+    assert there.sender_name == "key.visitor.box2@hub"
+
+
 def test_a_kept_message_is_known_to_a_gateway_that_was_started_later(pair: Pair) -> None:
     key, other = pair.hub.new_key("keeper"), pair.hub.new_key("stranger")
     until(lambda: "bob@box2" in pair.hub.names(key), "the agent")

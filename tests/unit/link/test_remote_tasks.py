@@ -76,6 +76,7 @@ from synapse.link.proxies import RemoteStatus
 from synapse.link.remote_tasks import Fleet, RemoteAgentTasks, task_of_row
 from synapse.link.shell import RelayShell
 from synapse.store.codec import encode_events, encode_task
+from synapse.tasks.admission import sender_of
 from synapse.tasks.journal import rebuild
 from tests.fakes.facts import handed, moved, opened
 from tests.fakes.memory_engine import MemoryEngine
@@ -474,6 +475,21 @@ async def test_a_gateways_message_is_kept_once_for_a_machine_that_is_away(tmp_pa
         assert row is not None
         body = asks.decode_send_body(row.body)
         assert (body.sender, body.metadata) == ("key.ci", {GATEWAY_SCOPE: "key:ci"})
+
+
+@pytest.mark.parametrize("name", ["ci@box2", "dashboard@box2", "me@example.com", "n" * 64, ""])
+async def test_a_kept_message_names_its_caller_as_the_other_machine_takes_it(tmp_path: Path, name: str) -> None:
+    async with world(tmp_path) as here:
+        await here.leave()
+        caller = replace(GATEWAY_CALLER, name=name)
+
+        await here.tasks.on_behalf_of(OnBehalfOf(caller, say(message_id="m-1", metadata={"queue": True})), PERSON)
+
+        row = await here.database.find_message("m-1")
+        assert row is not None
+        sent = asks.decode_send_body(row.body).sender
+        sender, _ = sender_of(None, Caller(machine="gate", remote_sender=sent), ())
+        assert sender.sender_id == f"{sent}@gate"
 
 
 async def test_a_message_with_a_webhook_is_not_kept_and_its_sender_is_told_what_to_do(tmp_path: Path) -> None:

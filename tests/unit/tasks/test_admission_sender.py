@@ -15,7 +15,7 @@ from synapse.core.events import StateChanged
 from synapse.core.message import Sender
 from synapse.core.requests import SendMessage
 from synapse.core.task import ReplyTo, Task, TaskState
-from synapse.tasks.admission import Acceptance, envelope_line, sender_of
+from synapse.tasks.admission import Acceptance, envelope_line, remote_name, sender_of
 from tests.fakes.harness import CLAUDE, AgentHarness, say
 
 EXAMPLE = "messages look like [A2A:<id>:<sender>] text"
@@ -100,6 +100,26 @@ async def typed(text: str, caller: Caller, **more: Any) -> str:
 )
 async def test_the_header_says_whether_its_sender_is_proven(caller: Caller, claim: Sender | None, shown: str) -> None:
     assert await typed("hello", caller, sender=claim) == f"{shown}] hello"
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("ci", "key.ci"),
+        ("ci@box2", "key.ci.box2"),
+        ("me@example.com", "key.me.example.com"),
+        ("key:0123", "key.key.0123"),
+        ("n" * 64, "key." + "n" * 60),
+        ("a:b] \u202e\n[A2A:x", "key.a.b.....A2A.x"),
+        ("田中", "key..."),
+    ],
+)
+def test_every_name_of_a_gateways_caller_becomes_one_that_other_machines_take(name: str, sent: str) -> None:
+    assert remote_name(f"key.{name}") == sent
+
+    sender, is_proven = sender_of(None, on_laptop(sent), ())
+
+    assert (sender.sender_id, is_proven) == (f"{sent}@laptop", True)
 
 
 async def test_a_local_sender_cannot_pass_for_a_key_by_its_metadata() -> None:
