@@ -77,8 +77,10 @@ class Session:
     idle: timedelta
     """How long it lasts without being used."""
     actions: frozenset[str]
-    limited_to: str = ""
-    """The other machine that it is of, if that may not read all here; empty for a session that sees all tasks."""
+    machine: str = ""
+    """The other machine that it is of; empty if that may read and approve here: its people then count as here."""
+    sees_all: bool = True
+    """Whether it sees the tasks of others."""
 
     def ends_at(self, last_used: datetime | None) -> datetime:
         """Returns when it ends if it is not used any more."""
@@ -94,10 +96,10 @@ class Session:
         A session of a machine that may not read all here is a caller of its own, who sees its own tasks.
         """
         return Caller(
-            scope=f"session:{self.session_id}" if self.limited_to else LOCAL_SCOPE,
-            sees_all=not self.limited_to,
+            scope=LOCAL_SCOPE if self.sees_all else f"session:{self.session_id}",
+            sees_all=self.sees_all,
             actions=self.actions,
-            name=on_machine(SESSION_NAME, self.limited_to),
+            name=on_machine(SESSION_NAME, self.machine),
             session_id=self.session_id,
             holds=holds,
         )
@@ -142,8 +144,13 @@ class SessionFile:
         if found is None:
             return None
         allowed, session = self._rules.allowed(found.machine), found.record
-        limited_to = "" if READ in allowed else found.machine
-        return replace(session, actions=actions_here(session.actions, allowed), limited_to=limited_to)
+        return replace(
+            session,
+            actions=actions_here(session.actions, allowed),
+            # Those who may only read are no people of this machine; see `Caller.is_dashboard`.
+            machine="" if allowed >= {READ, APPROVE} else found.machine,
+            sees_all=READ in allowed,
+        )
 
     def all(self) -> tuple[Session, ...]:
         """Returns the sessions that have not ended, oldest first. Raises StoreCorrupt, StoreFailed."""

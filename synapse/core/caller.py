@@ -124,7 +124,8 @@ class Caller:
     def is_dashboard(self) -> bool:
         """A person calls from a browser's session, which nobody else can open. Also known in the host of an agent.
 
-        No key and no token has all of this: the scope is the user's own, and all tasks are visible.
+        No key and no token has all of this: the scope is the user's own, and all tasks are visible. The session of a
+        machine that may not read and approve here has that machine in its name.
         """
         is_sessions = self.name == SESSION_NAME and self.scope == LOCAL_SCOPE
         return is_sessions and self.sees_all and self.actions is not None and not self.via_socket

@@ -126,12 +126,15 @@ def test_a_session_of_another_machine_may_do_the_ordinary_with_its_own_tasks(tmp
     assert not caller.is_dashboard
 
 
-def test_a_session_of_another_machine_is_one_of_this_machine_where_its_machine_may_do_all(tmp_path: Path) -> None:
-    allow(tmp_path, "approve", "attach", "read")
+@pytest.mark.parametrize("more", [(), ("attach",)])
+def test_a_session_of_another_machine_is_one_of_this_machine_where_its_machine_may_read_and_approve(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    allow(tmp_path, "approve", "read", *more)
 
     caller = caller_with_session_of_box3(tmp_path)
 
-    assert (caller.actions, caller.is_dashboard) == (frozenset(SESSION_ACTIONS), True)
+    assert (caller.actions, caller.is_dashboard) == (frozenset({*ORDINARY, "approve", *more}), True)
 
 
 def test_open_streams_end_when_the_right_is_taken_back(tmp_path: Path) -> None:
@@ -174,14 +177,26 @@ def test_a_key_of_another_machine_has_not_the_name_of_one_here(tmp_path: Path, a
     assert (listed.machine, listed.record.name) == ("box3", "operator")
 
 
-def test_a_session_of_another_machine_that_may_not_read_all_has_a_name_of_its_own(tmp_path: Path) -> None:
-    allow(tmp_path)
+@pytest.mark.parametrize("allowed", [(), ("read",), ("approve", "attach"), ("attach", "read")])
+def test_a_session_of_another_machine_is_no_person_here_unless_that_may_read_and_approve(
+    tmp_path: Path, allowed: tuple[str, ...]
+) -> None:
+    allow(tmp_path, *allowed)
 
     caller = caller_with_session_of_box3(tmp_path)
 
+    assert not caller.is_dashboard
     with pytest.raises(SenderNotAccepted):
         SenderRule("vault", "", ("key.dashboard", "person")).check(None, caller, ())
     SenderRule("vault", "", ("key.dashboard@box3",)).check(None, caller, ())
+
+
+def test_a_session_of_another_machine_sees_the_tasks_of_others_where_its_machine_may_read(tmp_path: Path) -> None:
+    allow(tmp_path, "read")
+
+    caller = caller_with_session_of_box3(tmp_path)
+
+    assert (caller.scope, caller.sees_all, caller.actions) == (LOCAL_SCOPE, True, frozenset(ORDINARY))
 
 
 def test_webhooks_of_another_machines_key_are_called_however_long_the_fleet_is_away(tmp_path: Path) -> None:
