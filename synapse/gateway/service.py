@@ -50,12 +50,11 @@ from synapse.core.requests import (
     check_capable,
 )
 from synapse.core.service import Handler, method_for
-from synapse.core.store import TaskPage
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.overview import Overviews
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.quota import KeyQuotas, message_in
-from synapse.tasks.rules import may_see, unsupported
+from synapse.tasks.rules import unsupported
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -119,8 +118,7 @@ class GatewayService:
             method = method_for(self, request) or method_for(self._tasks, request)
             if method is None:
                 raise unsupported("a gateway", request)
-            done = await method(request, caller)
-        return cast("R", _visible(done, caller)) if isinstance(done, TaskPage) else done
+            return await method(request, caller)
 
     def for_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
         """Runs a request about the tasks of one agent. May raise at once or when awaited."""
@@ -228,14 +226,6 @@ def limited_to_own(caller: Caller, machine: str) -> Caller:
     """
     is_users = caller.scope == LOCAL_SCOPE and not caller.sees_all
     return replace(caller, only_from=machine) if machine and is_users and not caller.may_decide else caller
-
-
-def _visible(page: TaskPage, caller: Caller) -> TaskPage:
-    """Returns the page without the tasks on other machines that the caller may not see: a short one has a next one."""
-    if not caller.only_from:
-        return page
-    tasks = tuple(task for task in page.tasks if may_see(caller, task))
-    return TaskPage(tasks, page.next_cursor, len(tasks), is_counted=False)
 
 
 class StreamLimit:

@@ -79,6 +79,7 @@ from synapse.tasks.journal import Journal, rebuild
 from synapse.tasks.rules import (
     find_message,
     is_settled,
+    may_see,
     query_of,
     require_updates,
     require_visible,
@@ -240,12 +241,12 @@ class GatewayTasks:
             query = replace(query, inbox=stopped.inbox, agent_id=stopped.agent_id)
 
         is_of_some_agents = caller.agents is not None and not wanted
-        if not is_of_some_agents and not request.sender:
+        if not (is_of_some_agents or request.sender or caller.only_from):
             return await self._store.list(query)
 
         def is_shown(task: Task) -> bool:
-            may_see = not is_of_some_agents or may_use(caller, self._directory.name_of(task))
-            return may_see and request.sender in ("", task.sender_name)
+            is_usable = not is_of_some_agents or may_use(caller, self._directory.name_of(task))
+            return is_usable and may_see(caller, task) and request.sender in ("", task.sender_name)
 
         return await self._filtered(query, is_shown)
 

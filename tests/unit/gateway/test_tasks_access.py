@@ -250,3 +250,18 @@ async def test_a_caller_of_the_users_scope_that_is_no_person_finds_only_own_task
         assert {task.id for task in of_carl.tasks} == {by_link.id, own.id}
         assert (await here.ask(GetTask(own.id), caller)).id == own.id
         assert theirs.id in {task.id for task in (await here.ask(ListTasks(), Caller(via_socket=True))).tasks}
+
+
+async def test_a_page_of_a_process_is_filled_from_the_tasks_that_it_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "READ_AT_ONCE", 4)
+    agent = Caller(via_socket=True, agent_id=ADA.agent_id)
+    async with fleet_world() as here:
+        own = [(await here.sent(f"mine {number}", agent, "carl@box2")).id for number in range(3)]
+        for number in range(9):
+            await here.desks["carl"].send(f"secret {number}", caller=Caller())
+
+        page = await here.ask(ListTasks(limit=2), agent)
+        then = await here.ask(ListTasks(limit=2, cursor=page.next_cursor), agent)
+
+        assert [[task.id for task in one.tasks] for one in (page, then)] == [own[:0:-1], own[:1]]
+        assert (then.next_cursor, then.is_counted) == ("", False), "how many there are of others is not told"
