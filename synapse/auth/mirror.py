@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -135,8 +135,9 @@ class Revocations:
 
     def __init__(self, home: Path) -> None:
         self._folder = mirror_folder(home)
+        # Skipping a record of this machine would bring its credential back, and the next write would lose the record.
         self.own = RecordFile(fleet_folder(home) / REVOKED, REVOCATIONS)
-        self.mirrored = RecordFile(self._folder / REVOKED, REVOCATIONS)
+        self.mirrored = RecordFile(self._folder / REVOKED, replace(REVOCATIONS, skips_invalid=True))
 
     def has(self, record_id: str) -> bool:
         """Whether a key or session was revoked anywhere. Raises StoreCorrupt, StoreFailed."""
@@ -223,5 +224,4 @@ REVOCATIONS: Final = Records(
     id_of=lambda revocation: revocation.record_id,
     what="revoked credentials",
     hint="restore it from a copy: without it, revoked credentials of other machines could be valid again",
-    skips_invalid=True,
 )

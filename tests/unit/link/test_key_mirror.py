@@ -17,7 +17,7 @@ from synapse.auth.mirror import FRESH, Revocations, mirror_folder
 from synapse.auth.sessions import SESSIONS, SessionFile
 from synapse.config.fleet import FleetConfig, fleet_folder, save_fleet
 from synapse.config.process import SystemClock
-from synapse.core.errors import NotFound
+from synapse.core.errors import NotFound, StoreCorrupt
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
@@ -161,23 +161,50 @@ async def test_an_entry_with_the_id_of_another_credential_counts_for_nothing(tmp
         assert KeyFile(gate, CLOCK).find(own.key_id) == own
 
 
+def with_more(path: Path, *rows: dict[str, str]) -> str:
+    """Adds records to a file of revocations, and returns its new text."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["revoked"] = [*rows, *document["revoked"]]
+    text = json.dumps(document)
+    path.write_text(text, encoding="utf-8")
+    return text
+
+
 @pytest.mark.parametrize("name", ["mirror/revoked.json", "revoked.json"])
-def test_an_invalid_revocation_that_is_on_the_disk_revokes_what_it_names(tmp_path: Path, name: str) -> None:
+def test_a_revocation_on_the_disk_without_a_valid_time_revokes_what_it_names(tmp_path: Path, name: str) -> None:
     revocations = Revocations(tmp_path)
     revocations.add("00000000000a", CLOCK)
     revocations.add_mirrored([*revocations.own.current().values()], CLOCK.now() - timedelta(days=1))
-    path = fleet_folder(tmp_path) / name
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document["revoked"] = [{"id": "/e", "at": NAIVE}, {"id": "00000000000e", "at": NAIVE}, *document["revoked"]]
-    path.write_text(json.dumps(document), encoding="utf-8")
+    with_more(fleet_folder(tmp_path) / name, {"id": "00000000000e", "at": NAIVE})
 
     revocations.add("00000000000b", CLOCK)
     revocations.add_mirrored([], CLOCK.now() - timedelta(days=1))
 
-    assert [revocations.has(one) for one in ("00000000000a", "00000000000b", "00000000000e", "/e")] == [
-        *[True] * 3,
-        False,
-    ]
+    assert all(revocations.has(f"00000000000{one}") for one in "abe")
+
+
+def test_a_mirrored_revocation_that_names_nothing_is_skipped(tmp_path: Path) -> None:
+    revocations = Revocations(tmp_path)
+    revocations.add("00000000000a", CLOCK)
+    revocations.add_mirrored([*revocations.own.current().values()], CLOCK.now() - timedelta(days=1))
+    revocations.own.write(())
+    with_more(mirror_folder(tmp_path) / "revoked.json", {"id": "/e", "at": CLOCK.now().isoformat()})
+
+    assert (revocations.has("00000000000a"), revocations.has("/e")) == (True, False)
+
+
+def test_an_unreadable_revocation_of_this_machine_brings_no_credential_back(tmp_path: Path) -> None:
+    revocations = Revocations(tmp_path)
+    revocations.add("00000000000a", CLOCK)
+    path = fleet_folder(tmp_path) / "revoked.json"
+    text = with_more(path, {"id": "0000000000", "at": CLOCK.now().isoformat()})
+
+    with pytest.raises(StoreCorrupt, match="is not a file of revoked credentials"):
+        revocations.has("00000000000e")
+    with pytest.raises(StoreCorrupt):
+        revocations.add("00000000000b", CLOCK)
+
+    assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("kind", "ks")
