@@ -97,7 +97,7 @@ ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
 def check_access(request: Request[object], caller: Caller) -> None:
     """Raises unless the caller may make the request.
 
-    Whether the caller may see the task of the request is decided where the task is loaded, by `caller.sees`.
+    Whether the caller may see the task of the request is decided where the task is loaded, by `tasks.rules.may_see`.
 
     Raises:
         AgentNotFound: the caller may not use the agent, or there is no such agent.

@@ -262,7 +262,10 @@ def unverified(claims: Json) -> dict[str, Any]:
 
 
 def names_sender(metadata: Json) -> bool:
-    """Decides whether a task with this metadata was opened by a machine that has checked its sender, or has not."""
+    """Decides whether a host, a store or an outbox has opened the task, and so has noted who its sender is.
+
+    A task that a gateway only expects has nothing but the metadata of the message that was sent.
+    """
     return _VERIFIED in metadata
 
 
