@@ -670,6 +670,8 @@ class MachineAway(AgentFailed):
 
     code = "machine_away"
     hint = "`synapse fleet status` shows the machines"
+    later_hint = "try again when the machine is back; `synapse fleet status` shows the machines"
+    """For a request that nobody keeps until then."""
     fields = ("machine", "since")
     machine: str = ""
     since: str = ""

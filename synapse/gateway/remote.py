@@ -74,7 +74,6 @@ QUEUE: Final = "queue"
 KEEP_HINT: Final = (
     "send the message again with the header `Synapse-Queue: true`: it is kept until the machine is back, for a day"
 )
-LATER_HINT: Final = "try again when the machine is back; `synapse fleet status` shows the machines"
 _SAME_ID_HINT: Final = (
     "send it again with the message id '{}': a message is never taken twice; or look first, at the tasks of the agent"
 )
@@ -185,7 +184,7 @@ class RemoteAgents:
             names = ", ".join(sorted(self._machines))
             raise MachineNotFound(f"the fleet has no machine '{machine}'", hint=f"machines: {names}" if names else "")
         if not known.present:
-            raise MachineAway(machine, known.since, hint=hint or LATER_HINT)
+            raise MachineAway(machine, known.since, hint=hint or MachineAway.later_hint)
 
     def absent(self, name: str, *, keeps: bool) -> GatewayAgent | None:
         """Returns an agent that is not listed, so that the link keeps a message for it; None for a local name.
@@ -373,7 +372,7 @@ class RemoteHosts:
         Raises MachineAway at once for a machine that is known to be away, unless the message is to be kept.
         """
         keeps = isinstance(request, SendMessage) and request.metadata.get(QUEUE) is True
-        hint = KEEP_HINT if isinstance(request, SendMessage) else LATER_HINT
+        hint = KEEP_HINT if isinstance(request, SendMessage) else MachineAway.later_hint
         if not keeps:
             self._agents.require_present(split_machine(agent.name)[1], hint=hint)
         # The tasks of an agent that does not run can be canceled, changed and deleted.

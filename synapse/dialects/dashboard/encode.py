@@ -50,8 +50,6 @@ _FILE_HEADERS: Final = (
 )
 _REVALIDATED: Final = ((b"cache-control", b"private, no-cache"),)
 _LONGEST_FILE_NAME: Final = 120
-_AWAY_HINT: Final = "try again when the machine is back; `synapse fleet status` shows the machines"
-"""The dashboard has no option that keeps a message, and a person at a browser sets no header."""
 
 
 def encode_overview(overview: Overview) -> bytes:
@@ -159,7 +157,8 @@ def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`; `answered_by` says who was first, if that is why."""
     fields: Wire = {**describe(error)}
     if isinstance(error, MachineAway):
-        fields["hint"] = _AWAY_HINT
+        # The dashboard has no option that keeps a message, and a person at a browser sets no header.
+        fields["hint"] = MachineAway.later_hint
     if isinstance(error, QuestionGone):
         fields["answered_by"] = error.answered_by
     headers = (*error_headers(error), *NO_STORE)
