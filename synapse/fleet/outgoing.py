@@ -93,12 +93,16 @@ class _Sending:
     gone_since: float | None = None
     """Since when the engine says that the machine which has accepted the message is away."""
     callers: list[int] = field(default_factory=list[int])
+    """Those who have yet to be told what becomes of it."""
     report_at: float = 0.0
 
     @property
     def may_be_refused_here(self) -> bool:
-        """Whether it ends if its machine is away: it is not to be kept, and no copy can have arrived."""
-        return self.fresh and not self.row.queue and self.row.kind == MessageKind.SEND
+        """Whether it ends if its machine is away: it is not to be kept, no copy can have arrived, and callers wait.
+
+        One whose callers have been answered is kept: they were told so, and would not hear of its end.
+        """
+        return self.fresh and bool(self.callers) and not self.row.queue and self.row.kind == MessageKind.SEND
 
 
 class Outgoing:
@@ -149,7 +153,10 @@ class Outgoing:
         context = self._context
         known = self._sending.get(event.message_id)
         if known is not None:
-            context.then(Report(token=event.token, row=known.row))
+            if known.callers:
+                known.callers.append(event.token)
+            else:
+                context.then(Report(token=event.token, row=known.row))
             return
         row = self._new_row(event)
         if not self._connected and not event.queue:

@@ -341,8 +341,11 @@ class Submitted:
 
     One Report answers it: when the receiver has accepted or refused it, when the machine is away, or when it has not
     answered; in the last case the row is still open, and the link goes on. With `queue`, a machine that is away gets
-    mail, and the row is open as well. An id that the outbox holds already is reported as it stands, and not sent twice;
-    the shell looks in its table first for ids of finished rows, which the relay does not remember.
+    mail, and the row is open as well. Once a caller was told that it is open, only its receiver refuses it.
+
+    An id that the outbox holds already is not sent twice. It is reported as it stands, or together with the first
+    caller's while that one waits; the shell looks in its table first for ids of finished rows, which the relay does not
+    remember.
     """
 
     token: int

@@ -2,7 +2,7 @@
 
 1. No message id is typed twice.
 2. Every answered send ends settled, refused, void or uncertain.
-3. Senders were told what hosts have.
+3. Senders were told what hosts have; and a message of which they were told that it is kept is refused by hosts only.
 4. A message whose sender was told "canceled" is not typed afterwards.
 5. Order is kept for each pair of sender machine and target, and of sender machine and inbox, except over a restored
    file.
@@ -121,6 +121,8 @@ class Witness:
         self._last_opened: dict[tuple[str, str, str], Sent] = {}
         self._canceled: set[Key] = set()
         self._refused: set[Key] = set()
+        self._kept: set[Key] = set()
+        """Messages of which the sender was told that they are kept."""
         self._written_refused: set[Key] = set()
         """Messages that a sender's file has had as refused, told or not: it may come back."""
         self._excused_opening: set[Key] = set()
@@ -147,6 +149,8 @@ class Witness:
 
     def reported(self, machine: str, row: OutboxRow) -> None:
         self.sent[row.message_id].answered = True
+        if row.state is OutboxState.OPEN:
+            self._kept.add((machine, row.message_id))
         self._learned(machine, row)
 
     def told(self, machine: str, row: OutboxRow) -> None:
@@ -162,14 +166,19 @@ class Witness:
                 if "canceled" not in reached:
                     raise Broken(3, f"{row.message_id} was told as void, but nothing was canceled")
             case OutboxState.REFUSED:
-                self._refused.add(key)
-                if key in self._opened and key not in self._excused_opening | self._excused_refusal:
-                    raise Broken(3, f"{row.message_id} was told as refused, but a task was opened")
+                self._learned_refusal(key, row.to)
             case OutboxState.SETTLED:
                 if row.end is None or row.end.state not in reached:
                     raise Broken(3, f"{row.message_id} was told as {row.end}, hosts have {reached}")
             case _:
                 pass
+
+    def _learned_refusal(self, key: Key, receiver: str) -> None:
+        self._refused.add(key)
+        if key in self._opened and key not in self._excused_opening | self._excused_refusal:
+            raise Broken(3, f"{key[1]} was told as refused, but a task was opened")
+        if key in self._kept and key not in self.machine(receiver).refused:
+            raise Broken(3, f"{key[1]} was told as kept, then as refused, but no host has refused it")
 
     def refused(self, machine: str, key: Key) -> None:
         self.machine(machine).refused.add(key)

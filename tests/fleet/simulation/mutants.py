@@ -16,7 +16,7 @@ import msgspec
 from synapse.fleet import log, relay
 from synapse.fleet.incoming import Incoming
 from synapse.fleet.log import KeepBatch, LogEffect, LogRow, RowsRead, Shipper, encode_batch
-from synapse.fleet.outgoing import Outgoing, may_be_same_agent
+from synapse.fleet.outgoing import Outgoing, _Sending, may_be_same_agent
 from synapse.fleet.relay_context import RelayContext
 from synapse.fleet.relay_io import (
     Arrived,
@@ -133,6 +133,10 @@ def _refused_though_sent(self: Outgoing, sending: Any) -> None:
     _nobody_there(self, sending)
 
 
+def _refused_while_fresh(self: _Sending) -> bool:
+    return self.fresh and not self.row.queue and self.row.kind == MessageKind.SEND
+
+
 # The receiver's half
 
 _judge = Incoming._judge
@@ -236,6 +240,7 @@ MUTANTS: dict[str, Change] = {
     "receipts_of_anybody": Change(Outgoing, "_is_for", _receipt_of_anybody),
     "accepted_never_asked": Change(Outgoing, "_find", _never_asked),
     "refused_though_sent": Change(Outgoing, "_nobody_there", _refused_though_sent),
+    "refused_though_told_as_kept": Change(_Sending, "may_be_refused_here", property(_refused_while_fresh)),
     "same_once_id": Change(Outgoing, "_once", _same_once),
     "any_incarnation": Change(Incoming, "_message", _any_incarnation),
     "opened_as_another": Change(Incoming, "_ask", _asked_as_another),

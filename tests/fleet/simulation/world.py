@@ -120,6 +120,7 @@ class World:
             self._name_means_one_of_two_agents,
             self._canceled_message_comes_back_alone,
             self._message_in_between_is_refused,
+            self._task_is_opened_unheard,
         )
         if self.scene < len(scenes):  # not by chance: each must happen often among any seeds
             scenes[self.scene]()
@@ -257,6 +258,32 @@ class World:
             self.deliver_mail(receiver.link)
             self.now += 11.0  # until mail comes again
         self.settle_down()
+        self.is_calm = False
+
+    def _task_is_opened_unheard(self) -> None:
+        """A plain message has a task, but the link over there does not hear so from the host; then its machine is away.
+
+        All that happens while the sender waits for an answer.
+        """
+        self.is_calm = True
+        receiver = self.machines["b"]
+        assert receiver.link is not None
+        self.show(receiver.link)
+        self.empty_pending()
+        self.submit(self.machines["a"], "b", queue=False, lasts=DAY)
+        while not any(act == self._ask_host for _, act, _ in self.pending):
+            self.take_pending()
+        (asked,) = (item for item in self.pending if item[1] == self._ask_host)
+        self.pending.remove(asked)
+        link, effect = asked[2]
+        self.hosts.answer(receiver, effect.call)
+        self.give(link, HostAnswered(token=effect.token, outcome=HostUnknown()))
+        self.empty_pending()
+        self.accidents.cut_off(receiver)
+        for _ in range(3):
+            self.time_passes(longest=0.3)  # until it is sent again
+            self.empty_pending()
+        self.accidents.heal(receiver)
         self.is_calm = False
 
     def _lose_requests(self) -> None:

@@ -305,6 +305,54 @@ def test_a_plain_message_is_not_refused_once_a_copy_may_have_arrived() -> None:
     assert shell.row("m").state is OutboxState.OPEN
 
 
+def test_a_plain_message_is_not_refused_once_its_sender_was_told_that_it_is_kept() -> None:
+    shell = connected()
+    shell.submit()
+    slow = shell.take(RequestPeer)
+    shell.now += 5
+    shell.give(Tick())
+    told = shell.take(Report).row
+    assert told is not None
+    assert told.state is OutboxState.OPEN
+
+    shell.give(PeerAnswered(token=slow.token, nobody=True))
+
+    assert shell.row("m").state is OutboxState.OPEN
+    shell.now += 1
+    shell.give(Tick())
+    assert shell.requested().keys() == {"m"}
+
+
+def test_a_plain_message_that_has_waited_behind_a_large_one_is_not_refused() -> None:
+    shell = connected()
+    shell.submit(message_id="large", target="codex", body=b"x" * 700_000)
+    large = shell.take(RequestPeer)
+    shell.submit(message_id="m", target="claude")
+    shell.now += 5
+    shell.give(Tick())
+    assert [effect.row and effect.row.state for effect in shell.effects if isinstance(effect, Report)] == ["open"] * 2
+    shell.give(PeerAnswered(token=large.token, nobody=True))
+    shell.now += 0.25
+    shell.give(Tick())
+
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token, nobody=True))
+
+    assert [shell.row(one).state for one in ("large", "m")] == [OutboxState.OPEN] * 2
+
+
+def test_a_caller_that_repeats_its_message_is_told_what_the_first_one_is_told() -> None:
+    shell = connected()
+    shell.submit()
+    shell.submit()
+    request = shell.take(RequestPeer)
+    assert not shell.has(Report)
+
+    shell.give(PeerAnswered(token=request.token, nobody=True))
+
+    reports = [effect.row for effect in shell.effects if isinstance(effect, Report)]
+    assert [row and row.state for row in reports] == [OutboxState.REFUSED] * 2
+
+
 def test_a_message_to_be_kept_goes_by_mail_and_the_engine_closes_nothing() -> None:
     shell = connected()
     shell.submit(queue=True)
@@ -517,7 +565,8 @@ def test_without_a_quota_any_number_of_bytes_has_room() -> None:
 def test_a_message_id_that_is_in_the_outbox_is_not_sent_twice() -> None:
     shell = connected()
     shell.submit()
-    shell.take(RequestPeer)
+    shell.give(PeerAnswered(token=shell.take(RequestPeer).token))
+    shell.take(Report)
 
     shell.submit()
 
