@@ -74,7 +74,7 @@ HEARD_EVERY: Final = 24 * 3600.0
 MOST_IN_FLIGHT: Final = 64
 """Requests to one machine at once."""
 ENOUGH_IN_FLIGHT: Final = 512 * 1024
-"""Bytes of their bodies from which on no further one starts: on a slow line all receipts would come too late."""
+"""Bytes of these requests from which on no further one starts: on a slow line all receipts would come too late."""
 
 
 @dataclass(slots=True)
@@ -343,11 +343,12 @@ class Outgoing:
     ) -> None:
         row, context = sending.row, self._context
         sending.busy = True
-        size = len(body.body) if isinstance(body, RelayedMessage) else 0
+        encoded = encode_relay(body)
+        size = len(encoded)
         self._in_flight[row.to] += 1
         self._bytes_in_flight[row.to] += size
         token = context.token(partial(self._peer_answered, row.message_id, row.to, size, then))
-        context.then(RequestPeer(token=token, machine=row.to, body=encode_relay(body)))
+        context.then(RequestPeer(token=token, machine=row.to, body=encoded))
         self._schedule(sending, context.now + LONGEST_PAUSE)
 
     def _has_enough(self, machine: str) -> bool:

@@ -267,6 +267,22 @@ def test_large_messages_to_one_machine_go_one_after_another() -> None:
     assert shell.requested().keys() == {"m1"}
 
 
+def test_large_answers_to_one_machine_go_one_after_another() -> None:
+    shell = connected()
+    end = End(state="completed", answer=b"x" * 400_000)
+    ended = tuple(EndedTask(task_id=f"t{n}", machine="box2", message_id=f"theirs-{n}", end=end) for n in range(4))
+    shell.give(Tailed(seq=1, mark="", ended=ended))
+
+    first, _ = [effect for effect in shell.effects if isinstance(effect, RequestPeer)]
+    assert shell.requested().keys() == {"ended-t0.theirs-0", "ended-t1.theirs-1"}
+
+    shell.give(PeerAnswered(token=first.token, reply=receipt_for(first, Outcome.DONE)))
+    shell.now += 1.0
+    shell.give(Tick())
+
+    assert shell.requested().keys() == {"ended-t2.theirs-2"}
+
+
 def test_a_plain_message_to_a_machine_that_is_away_is_refused() -> None:
     shell = connected()
     shell.submit()
