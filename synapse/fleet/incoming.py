@@ -69,7 +69,8 @@ MAIL_LATER: Final = 2.0
 MOST_IN_WORK: Final = 64 * 1024 * 1024
 LEAST_WEIGHT: Final = 128 * 1024
 """A machine has so many bytes in work here at most, and each of its messages counts as LEAST_WEIGHT or more: 512 small
-ones, as many as the engine delivers at a time. What comes above that is asked for again later."""
+ones. What comes above that comes again, after a longer pause each time: its sender repeats a request, the engine a
+mail that was postponed."""
 
 
 @dataclass(slots=True)
