@@ -408,7 +408,12 @@ class SendBody(_Struct, frozen=True):
     parent_id: str = ""
     ttl: float | None = None
     """Seconds until it expires in the agent's queue. From its acceptance there at the latest: no clock of two machines
-    is compared, but the relay says how much of it is left (`RelayedMessage.expires_in`)."""
+    is compared, but the relay says how much of it is left (`RelayedMessage.expires_in`).
+
+    The time that a copy lies in the engine's mailbox is not taken off: only the engine's clock could tell it, and in a
+    cluster that is several clocks. An engine that knows `KeepMail.ttl` delivers no mail after its time, so a message
+    may be typed until twice its `ttl`.
+    """
     metadata: dict[str, Any] = {}
     waiting: tuple[str, ...] = ()
     """The inboxes of all who wait behind this message, with their machines."""

@@ -121,7 +121,7 @@ class RelayedMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The link's JSON of a `send`: parts, sender, metadata. For `void` without the parts and texts. For `ended`: who
     waits for it. A machine of an earlier version sends none with these two."""
     expires_in: float | None = None
-    """For `send`: in how many seconds it expires at its sender, when this copy was made."""
+    """For `send`: in how many seconds it expires at its sender, when this copy was made: before it lay in the mail."""
     end: End | None = None
     """For `ended`: the end of the task that the message `ends` opened."""
     ends: str = ""
