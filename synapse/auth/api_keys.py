@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from synapse.auth.mirror import FleetRules, Mirrored, MirrorFile, Revocations, actions_here, is_in_fleet
+from synapse.auth.mirror import Mirrored, MirrorFile, Revocations, actions_here, is_in_fleet
 from synapse.auth.record_file import (
     ID_LENGTH,
     RecordFile,
@@ -31,6 +31,7 @@ from synapse.auth.record_file import (
     text_in,
     texts_in,
 )
+from synapse.config.fleet import FleetRules
 from synapse.core.address import on_machine
 from synapse.core.caller import ACTIONS, READ, Caller, for_good
 from synapse.core.errors import InvalidRequest, KeyNotFound, NameTaken

@@ -6,14 +6,13 @@
     <home>/fleet/revoked.json                      what was revoked on this machine; the link publishes it
 
 A credential counts on all gateways: on other machines than its own for the ordinary actions, and for what
-`synapse fleet allow` gives its machine there; see `FleetRules`. It is revoked by a record of its own, on any machine: a
-missing record proves nothing while machines are away. Without a connection to the fleet, mirrored credentials are good
-for STALE_AFTER.
+`synapse fleet allow` gives its machine there; see `FleetRules` of `config.fleet`. It is revoked by a record of its own,
+on any machine: a missing record proves nothing while machines are away. Without a connection to the fleet, mirrored
+credentials are good for STALE_AFTER.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,13 +20,11 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from synapse.auth.record_file import RecordFile, Records, id_in_record, moment_in, text_in
-from synapse.config.fleet import FleetConfig, fleet_file, fleet_folder, load_fleet
+from synapse.config.fleet import fleet_folder
 from synapse.config.private_files import make_private
 from synapse.core.caller import ORDINARY
-from synapse.core.errors import InvalidSettings, StoreCorrupt, StoreFailed
+from synapse.core.errors import StoreCorrupt, StoreFailed
 from synapse.core.types import Clock
-
-log = logging.getLogger(__name__)
 
 STALE_AFTER: Final = timedelta(hours=1)
 MIRROR: Final = "mirror"
@@ -59,37 +56,6 @@ def mirror_folder(home: Path) -> Path:
 def is_in_fleet(home: Path) -> bool:
     """Whether this machine has files of a fleet, so that there may be credentials of other machines."""
     return fleet_folder(home).is_dir()
-
-
-class FleetRules:
-    """What this machine's `fleet.json` allows other machines, read again when it has changed."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._last: tuple[tuple[int, int, int] | None, FleetConfig | None] = (None, None)
-        """The file that was read last, by inode, time and size, and what it says."""
-
-    def current(self) -> FleetConfig | None:
-        """Returns what the file says; None while it cannot be read."""
-        try:
-            status = fleet_file(self._home).stat()
-        except OSError:
-            return None
-        found = (status.st_ino, status.st_mtime_ns, status.st_size)
-        known, config = self._last
-        if found != known:
-            try:
-                config = load_fleet(self._home)
-            except InvalidSettings as error:
-                log.warning("fleet_file_not_read", extra={"error": str(error)})
-                config = None
-            self._last = found, config
-        return config
-
-    def allowed(self, machine: str) -> frozenset[str]:
-        """Returns what a machine may do here beyond the ordinary; nothing while the file cannot be read."""
-        config = self.current()
-        return config.allowed(machine) if config is not None else frozenset()
 
 
 def actions_here(actions: frozenset[str] | None, allowed: frozenset[str]) -> frozenset[str]:

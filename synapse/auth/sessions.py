@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from synapse.auth.api_keys import checked_actions
 from synapse.auth.authenticators import Credentials, Refusal, TicketBook, Verdict
-from synapse.auth.mirror import FleetRules, MirrorFile, Revocations, actions_here, is_in_fleet
+from synapse.auth.mirror import MirrorFile, Revocations, actions_here, is_in_fleet
 from synapse.auth.record_file import (
     ID_LENGTH,
     RecordFile,
@@ -42,6 +42,7 @@ from synapse.auth.record_file import (
     text_in,
     texts_in,
 )
+from synapse.config.fleet import FleetRules
 from synapse.core.address import on_machine
 from synapse.core.caller import APPROVE, ATTACH, CANCEL, LOCAL_SCOPE, READ, SEND, SESSION_NAME, Caller, for_good
 from synapse.core.errors import InternalFailure, NotFound, StoreFailed

@@ -7,6 +7,7 @@ changes, so that a change counts at once.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Any, Final, cast
 from synapse.config.private_files import make_private
 from synapse.core.errors import InvalidRequest, InvalidSettings
 from synapse.fleet.names import is_machine_name
+
+log = logging.getLogger(__name__)
 
 FOLDER: Final = "fleet"
 FILE: Final = "fleet.json"
@@ -99,6 +102,47 @@ def load_fleet(home: Path) -> FleetConfig | None:
             f"{path} is not valid: {error}",
             hint="restore it from a backup; or `synapse fleet leave`, and join the fleet again",
         ) from error
+
+
+class FleetRules:
+    """What `fleet.json` says now, and with it what other machines may do here. Read again when it has changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._read: tuple[_FileState, FleetConfig] | None = None
+        """The file that was read last, and what it says."""
+        self._unreadable: _FileState | None = None
+        """The file of which the log says that it cannot be read."""
+
+    def current(self) -> FleetConfig | None:
+        """Returns what the file says; None if there is none, and while it cannot be read."""
+        try:
+            status = fleet_file(self._home).stat()
+        except OSError:
+            return None
+        # Times are coarser than two commands in a row.
+        found = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if self._read is not None and self._read[0] == found:
+            return self._read[1]
+        try:
+            config = load_fleet(self._home)
+        except InvalidSettings as error:
+            # It is tried each time: perhaps too many files are open just now.
+            if found != self._unreadable:
+                log.warning("fleet_file_not_read", extra={"error": str(error)})
+            self._unreadable = found
+            return None
+        self._read = (found, config) if config is not None else None
+        return config
+
+    def allowed(self, machine: str) -> frozenset[str]:
+        """Returns what a machine may do here beyond the ordinary; nothing while the file cannot be read."""
+        config = self.current()
+        return config.allowed(machine) if config is not None else frozenset()
+
+
+_FileState = tuple[int, int, int]
+"""The inode, time and size of a file."""
 
 
 def save_fleet(home: Path, config: FleetConfig) -> None:

@@ -19,13 +19,22 @@ import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.auth.local import LocalAdmission, LocalAuth
-from synapse.config.fleet import LOCK_FILE, FleetConfig, fleet_file, fleet_folder, load_fleet, without_password
+from synapse.config.fleet import (
+    LOCK_FILE,
+    FleetConfig,
+    FleetRules,
+    fleet_file,
+    fleet_folder,
+    load_fleet,
+    without_password,
+)
 from synapse.config.process import (
     SystemClock,
     new_context_id,
@@ -100,7 +109,6 @@ RESTART_SECONDS: Final = 2.0
 FORBIDDEN_SECONDS: Final = 30.0
 """How often a part is tried that the fleet's server forbids."""
 _GRACE_SECONDS: Final = 2
-_NO_FILE: Final = (0, 0, 0)
 
 
 Part = Callable[[], Coroutine[Any, Any, None]]
@@ -108,53 +116,45 @@ Part = Callable[[], Coroutine[Any, Any, None]]
 
 
 class FleetFile:
-    """This machine's `fleet.json`, read again when it changes."""
+    """This machine's `fleet.json`, while its link runs."""
 
     def __init__(self, home: Path) -> None:
         """Raises NotInFleet or InvalidSettings."""
-        self._home = home
-        self._unreadable_at = _NO_FILE
-        self._read_at = self._modified()
         config = load_fleet(home)
         if config is None:
             raise NotInFleet
-        self.config: FleetConfig = config
+        self._path = fleet_file(home)
+        self._rules = FleetRules(home)
+        self._last = config
+
+    @property
+    def config(self) -> FleetConfig:
+        """What the file says now. While it cannot be read: what it said last, without the rights of other machines."""
+        config = self._rules.current()
+        if config is None:
+            return replace(self._last, allow={})
+        self._last = config
+        return config
 
     def allowed(self, machine: str) -> frozenset[str]:
         """Returns what a machine may do here beyond the ordinary, as the file says now: it may just have changed."""
-        if self._modified() not in {self._read_at, self._unreadable_at}:
-            self._read()
         return self.config.allowed(machine)
 
     async def follow(self) -> None:
-        """Reads the file when it has changed. Returns when this machine has left the fleet."""
-        while self._read():
+        """Logs the rights of other machines when they change. Returns when this machine has left the fleet."""
+        logged = self._last.allow
+        while not self._is_gone():
+            if (allow := self.config.allow) != logged:
+                log.info("fleet_rights_changed", extra={"allow": {name: sorted(one) for name, one in allow.items()}})
+                logged = allow
             await pause(CONFIG_SECONDS)
 
-    def _read(self) -> bool:
-        """Reads the file if it has changed. Returns whether this machine is still in the fleet."""
-        modified = self._modified()
-        if modified == self._read_at:
-            return True
+    def _is_gone(self) -> bool:
         try:
-            config = load_fleet(self._home)
-        except SynapseError as error:
-            log.warning("fleet_file_not_read", extra={"error": str(error)})
-            self._unreadable_at = modified
-            return True
-        if config is None:
-            return False
-        self._read_at, self.config = modified, config
-        log.info("fleet_file_read", extra={"allow": {name: sorted(one) for name, one in config.allow.items()}})
-        return True
-
-    def _modified(self) -> tuple[int, int, int]:
-        """Returns what tells one state of the file from another: times are coarser than two commands in a row."""
-        try:
-            found = fleet_file(self._home).stat()
-        except OSError:
-            return _NO_FILE
-        return found.st_mtime_ns, found.st_ino, found.st_size
+            self._path.stat()
+        except OSError as error:
+            return isinstance(error, FileNotFoundError)
+        return False
 
 
 class Link:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from synapse.config.fleet import (
     FleetConfig,
+    FleetRules,
     checked_extra_actions,
     fleet_file,
     fleet_folder,
@@ -136,3 +138,30 @@ def test_only_known_actions_can_be_allowed() -> None:
 )
 def test_the_password_in_an_address_is_not_shown(server: str, shown: str) -> None:
     assert without_password(server) == shown
+
+
+def test_nothing_is_allowed_while_the_file_cannot_be_read_and_it_is_tried_each_time(tmp_path: Path) -> None:
+    save_fleet(tmp_path, LAPTOP)
+    path = fleet_file(tmp_path)
+    content, modified = path.read_bytes(), path.stat().st_mtime_ns
+    rules = FleetRules(tmp_path)
+
+    # Too many open files leave a file as it is, too.
+    path.write_bytes(b"{" * len(content))
+    os.utime(path, ns=(modified, modified))
+    damaged = rules.allowed("box2")
+    path.write_bytes(content)
+    os.utime(path, ns=(modified, modified))
+
+    assert damaged == frozenset()
+    assert rules.allowed("box2") == {"approve", "attach"}
+
+
+def test_a_machine_that_has_left_its_fleet_allows_nothing(tmp_path: Path) -> None:
+    save_fleet(tmp_path, LAPTOP)
+    rules = FleetRules(tmp_path)
+    assert rules.current() == LAPTOP
+
+    fleet_file(tmp_path).unlink()
+
+    assert (rules.current(), rules.allowed("box2")) == (None, frozenset())

@@ -27,15 +27,18 @@ def test_a_right_counts_and_ends_as_soon_as_its_command_has_ended(tmp_path: Path
     assert [sorted(allowed) for allowed in (before, given, file.allowed("laptop"))] == [[], ["attach"], []]
 
 
-def test_rights_stay_while_the_file_is_damaged(tmp_path: Path) -> None:
-    save_fleet(tmp_path, replace(CONFIG, allow={"laptop": frozenset({"attach"})}))
+def test_nothing_is_allowed_while_the_file_is_damaged_and_the_machine_stays_in_its_fleet(tmp_path: Path) -> None:
+    given = replace(CONFIG, allow={"laptop": frozenset({"attach"})})
+    save_fleet(tmp_path, given)
     file = FleetFile(tmp_path)
+    before = file.allowed("laptop")
 
     fleet_file(tmp_path).write_text("{", encoding="utf-8")
     damaged = file.allowed("laptop")
-    save_fleet(tmp_path, CONFIG)
 
-    assert [sorted(allowed) for allowed in (damaged, file.allowed("laptop"))] == [["attach"], []]
+    assert file.config == CONFIG
+    save_fleet(tmp_path, given)
+    assert [sorted(allowed) for allowed in (before, damaged, file.allowed("laptop"))] == [["attach"], [], ["attach"]]
 
 
 async def test_a_machine_that_has_left_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
