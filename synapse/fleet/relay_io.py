@@ -558,8 +558,9 @@ class TellEnd:
 
     Only a waiter for an agent of the machine `row.to` is told: if `row.body` is empty, that machine is all we know.
 
-    `row.state` says how: `settled` and `void` with `row.end`, `refused` with `row.error`, `uncertain`. `row.body` is
-    empty if link.db was restored to a time before the message. Outcomes: HostTold, HostUnknown.
+    `row.state` says how: `settled` and `void` with `row.end`, `refused` with `row.error`, `uncertain`. If link.db was
+    restored to a time before the message, `row.target` is empty, and `row.body` says who waits, if the machine knows.
+    Outcomes: HostTold, HostUnknown.
     """
 
     row: OutboxRow

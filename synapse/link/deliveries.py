@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
-from synapse.core.address import PERSON, matching, on_machine, resolve, split_machine
+from synapse.core.address import PERSON, matching, on_machine, resolve, split_inbox, split_machine
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import GATEWAY_SCOPE, MACHINE_SCOPE, ORDINARY, Caller
 from synapse.core.errors import (
@@ -365,18 +365,27 @@ class Deliveries:
             return HostTold()
         if not body.sender_task_id or not body.sender_inbox:
             return HostTold()
+        agent = remote_name(row.target) if row.target else await self._asked_by(body.sender_task_id)
         answer, reason = answer_of(row), reason_of(row)
         marks: dict[str, Any] = {"failed": answer.failed, "inferred": answer.inferred, "end_reason": reason}
         reply = WaitReply(
             inbox=body.sender_inbox,
             task_id=body.sender_task_id,
             machine=row.to,
-            agent=remote_name(row.target),
+            agent=agent,
             message_id=f"end-{row.message_id}",
             parts=parts_of(answer.parts),
             marks={mark: value for mark, value in marks.items() if value},
         )
         return HostTold() if await self.end_wait(reply) else HostUnknown()
+
+    async def _asked_by(self, task_id: str) -> str:
+        """Returns the name of the agent that a task waits for. The outbox has lost the message to it."""
+        try:
+            asked = (await self._store.load(TaskId(task_id))).waits_for
+        except TaskNotFound:
+            return _AGENT
+        return remote_name(split_inbox(asked.inbox)[0]) if asked is not None else _AGENT
 
     async def end_wait(self, reply: WaitReply) -> bool:
         """Ends a task of this machine that waits for an agent of another one, also if its own agent does not run.

@@ -1170,7 +1170,7 @@ def test_an_end_whose_message_the_outbox_has_lost_goes_to_the_waiter_that_it_nam
 
     call = shell.take(AskHost).call
     assert isinstance(call, TellEnd)
-    assert call.row.body == b"who waits"
+    assert (call.row.body, call.row.to, call.row.target) == (b"who waits", "box2", "")
 
 
 def test_a_kind_of_a_newer_version_is_refused_with_a_sentence() -> None:

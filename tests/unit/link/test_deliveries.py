@@ -481,6 +481,23 @@ async def test_the_agent_that_waits_gets_the_answer_as_a_reply(tmp_path: Path) -
         assert (caller.machine, caller.remote_sender) == ("box3", "codex")
 
 
+@pytest.mark.parametrize("inbox", ["box3!codex", "box3!codex@/proj"])
+async def test_an_answer_whose_message_the_outbox_has_lost_comes_from_the_agent_that_was_asked(
+    tmp_path: Path, inbox: str
+) -> None:
+    async with world(tmp_path, CODEX) as here:
+        waits = {"waits_for": "synapse-codex-8120@box3", "waits_for_inbox": inbox}
+        await here.record(opened(numbered(9), inbox="ada", queued=False, metadata=waits))
+        row = replace(closed(OutboxState.SETTLED, End(state="completed"), WAITING), target="")
+
+        assert await here.deliveries.ask(TellEnd(row=row)) == HostTold()
+
+        [(request, caller)] = here.hosts.commands
+        assert isinstance(request, SendMessage)
+        assert request.sender is not None
+        assert (request.sender.sender_id, caller.machine, caller.remote_sender) == ("codex", "box3", "codex")
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
