@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -61,6 +62,7 @@ def _link(settings: Settings) -> Iterator[Finding]:
         yield Finding(NOTE, "link", "it runs, and tries to connect")
     yield from _outbox(told)
     yield from _chain(told)
+    yield from _shared_keys(told)
     others = {str(machine.get("version") or "") for machine in objects_in(told, "machines")} - {"", __version__}
     if not told.get("connected"):
         return
@@ -120,6 +122,25 @@ def _chain(told: dict[str, Any]) -> Iterator[Finding]:
     if not gaps:
         silent = [name for name, one in machines.items() if one.get("present") and name not in (*live, *keeping)]
         yield Finding(OK, "chain", plain(_complete(len(live), silent)))
+
+
+def _shared_keys(told: dict[str, Any]) -> Iterator[Finding]:
+    """Yields the keys and sessions that several gateways publish, if this machine is one."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in objects_in(object_in(told, "keys"), "shared"):
+        machines: list[Any] = one.get("machines") or []
+        found.setdefault(" and ".join(map(str, machines)), []).append(one)
+    for publishers, records in sorted(found.items()):
+        counts = Counter(str(one.get("kind")) for one in records)
+        what = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items())
+        ids = ", ".join(str(one.get("id")) for one in records)
+        yield Finding(
+            PROBLEM,
+            "keys",
+            plain(f"{publishers} publish the same {what}, so no other gateway honours them ({ids})"),
+            "is one a copy of the other? delete `keys.json` and `sessions.json` in the state folder of the copy; "
+            "`synapse keys revoke` ends them on all machines, as it should if one has forged them",
+        )
 
 
 def _complete(number: int, silent: Sequence[str]) -> str:

@@ -3,6 +3,9 @@
     keys.json, sessions.json, fleet/revoked.json here ─► SYN_KEYS, as MACHINE.k-ID, MACHINE.s-ID, MACHINE.r-ID
     SYN_KEYS of the others ─► fleet/mirror/…, which gateways and hosts read with each request; see `auth.mirror`
 
+An id that several machines publish counts on none but its own: one of them may have forged it, or is a copy of the
+other. The log, the status and `synapse fleet doctor` say so.
+
 Only hashes travel, never a secret. It is for machines with the role gateway: the server lets no other one read or write
 the bucket.
 """
@@ -12,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -49,20 +51,25 @@ HERE: Final = "gateway"
 
 R = TypeVar("R")
 Rows = dict[str, dict[str, Any]]
+Shared = Mapping[str, tuple[str, ...]]
+"""The machines that publish each key or session, `k-ID` or `s-ID`, of those that several publish."""
 
 
 class KeyMirror:
     """Publishes this machine's credentials and mirrors those of others, while `run` runs."""
 
-    def __init__(self, home: Path, bus: Bus, me: str, *, clock: Clock) -> None:
+    def __init__(self, home: Path, bus: Bus, me: str, *, clock: Clock, note: Callable[[str], None]) -> None:
+        """`note` takes sentences that an operator should see."""
         self._home = home
         self._bus = bus
         self._me = me
         self._clock = clock
+        self._note_for_people = note
         self._own = _OwnFiles(home)
         self._published: Rows = {}
         self._others: dict[str, dict[str, Any]] = {}
         """What other machines have published, by `MACHINE.KEY`."""
+        self._shared: Shared = {}
         self._is_complete = False
         self._changed = asyncio.Event()
         self.problem = ""
@@ -76,9 +83,22 @@ class KeyMirror:
             group.create_task(self._publish())
 
     def status(self) -> dict[str, Any]:
-        """Returns how many credentials of other machines are mirrored."""
+        """Returns how many credentials other machines have published, and which of them several publish."""
         kinds = [key.partition(".")[2][:2] for key in self._others]
-        return {"keys": kinds.count(KEY), "sessions": kinds.count(SESSION), "problem": self.problem}
+        shared = [
+            {
+                "kind": "key" if record.startswith(KEY) else "session",
+                "id": record[len(KEY) :],
+                "machines": list(machines),
+            }
+            for record, machines in sorted(self._shared.items())
+        ]
+        return {
+            "keys": kinds.count(KEY),
+            "sessions": kinds.count(SESSION),
+            "problem": self.problem,
+            "shared": shared,
+        }
 
     async def _watch(self) -> None:
         while True:
@@ -112,17 +132,17 @@ class KeyMirror:
 
     async def _write(self) -> None:
         """Writes the mirror when something has changed, and marks it as fresh while the engine answers."""
-        written: dict[str, dict[str, Any]] | None = None
+        written: tuple[dict[str, dict[str, Any]], frozenset[str]] | None = None
         while True:
             if self._is_complete and self._bus.connected:
                 try:
-                    if written != self._others:
-                        others = dict(self._others)
-                        await asyncio.to_thread(self._write_files, others)
-                        written = others
+                    found = dict(self._others), frozenset(self._published)
+                    if written != found:
+                        self._tell_shared(await asyncio.to_thread(self._write_files, *found))
+                        written = found
                     # A connection is no proof: an engine whose bucket has no leader delivers no revocation either.
-                    found = await self._bus.get(names.KEYS, f"{self._me}.{HERE}")
-                    if found is not None or HERE not in self._published:
+                    here = await self._bus.get(names.KEYS, f"{self._me}.{HERE}")
+                    if here is not None or HERE not in self._published:
                         await asyncio.to_thread(mark_fresh, self._home)
                     self.problem = ""
                 except (StoreFailed, BusError) as error:
@@ -136,9 +156,10 @@ class KeyMirror:
                 pass
             self._changed.clear()
 
-    def _write_files(self, others: Mapping[str, dict[str, Any]]) -> None:
-        """Raises StoreFailed."""
+    def _write_files(self, others: Mapping[str, dict[str, Any]], own: Collection[str]) -> Shared:
+        """Writes the mirror; returns what several machines publish. `own` is published here. Raises StoreFailed."""
         keys, sessions, revoked = list[Mirrored[ApiKey]](), list[Mirrored[Session]](), list[Revocation]()
+        machines: dict[str, list[str]] = {record: [self._me] for record in own}
         for key, fields in others.items():
             machine, _, record = key.partition(".")
             try:
@@ -150,14 +171,37 @@ class KeyMirror:
                     revoked.append(_decode(REVOCATIONS, record, fields))
             except INVALID_RECORD as error:
                 log.info("credential_not_understood", extra={"key": key, "error": str(error)})
-        keys, sessions = _of_one_machine(keys, KEYS), _of_one_machine(sessions, SESSIONS)
+            else:
+                machines.setdefault(record, []).append(machine)
+        shared = {
+            record: tuple(sorted(publishers))
+            for record, publishers in machines.items()
+            if len(publishers) > 1 and record.startswith((KEY, SESSION))
+        }
         # Revocations first: a credential must not count for a moment because its revocation comes later.
         Revocations(self._home).add_mirrored(revoked, self._clock.now() - KEEP_REVOCATIONS)
-        MirrorFile(self._home, KEYS_FILE, KEYS, self._clock).write(keys)
-        MirrorFile(self._home, SESSIONS_FILE, SESSIONS, self._clock).write(sessions)
+        MirrorFile(self._home, KEYS_FILE, KEYS, self._clock).write(
+            one for one in keys if f"{KEY}{one.record.key_id}" not in shared
+        )
+        MirrorFile(self._home, SESSIONS_FILE, SESSIONS, self._clock).write(
+            one for one in sessions if f"{SESSION}{one.record.session_id}" not in shared
+        )
         gone = {one.record_id for one in revoked}
         KeyFile(self._home, self._clock).forget(gone)
         SessionFile(self._home, self._clock).forget(gone)
+        return shared
+
+    def _tell_shared(self, shared: Shared) -> None:
+        """Tells of the credentials that several machines publish, and did not before."""
+        for record, machines in shared.items():
+            if self._shared.get(record) != machines:
+                log.warning("credential_published_twice", extra={"credential": record, "machines": machines})
+        for machines in sorted({*shared.values()} - {*self._shared.values()}):
+            self._note_for_people(
+                f"{' and '.join(machines)} publish the same keys or sessions, so no other gateway honours them: "
+                "`synapse fleet doctor` says what to do"
+            )
+        self._shared = shared
 
     async def _publish(self) -> None:
         while True:
@@ -224,12 +268,6 @@ def _decode(records: Records[R], record: str, fields: Mapping[str, Any]) -> R:
     if records.id_of(decoded) != record[len(KEY) :]:
         raise ValueError("its id is not that of its entry")
     return decoded
-
-
-def _of_one_machine(found: list[Mirrored[R]], records: Records[R]) -> list[Mirrored[R]]:
-    """Returns the records without those whose id several machines publish: one has forged it to have its tasks."""
-    times = Counter(records.id_of(one.record) for one in found)
-    return [one for one in found if times[records.id_of(one.record)] == 1]
 
 
 def _with_machines(machine: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ from synapse.link.api import LinkApi, NoRequests
 from synapse.link.asking import FleetClient
 from synapse.link.database import FILE, LinkDatabase
 from synapse.link.deliveries import AgentFinder, Deliveries
+from synapse.link.key_mirror import KeyMirror
 from synapse.link.metrics import metrics_text
 from synapse.link.presence import Machines, PresencePublisher, instant
 from synapse.link.proxies import Proxies
@@ -256,7 +257,7 @@ class Link:
             websockets=partial(proxy_websockets, self._streams),
         )
         self.api = LinkApi(self._fleet, self._proxies, status=self._status, metrics=self._metrics)
-        self._replicas: ReplicaKeeper | None = self._replica_keeper()
+        self._replicas, self._keys = self._replica_keeper(), self._key_mirror()
         self._writing: set[asyncio.Task[None]] = set()
         self._shell.on_announce, self._shell.on_notify = self._announced, self._notified
         self._shell.on_loaded = self._shipping.loaded
@@ -282,10 +283,8 @@ class Link:
             parts.append(self._shipping.run)
         if self._replicas is not None:
             parts.append(self._replicas.run)
-        if self._config_file.config.is_gateway:
-            from synapse.link.key_mirror import KeyMirror  # noqa: PLC0415 - few machines have gateways
-
-            parts.append(KeyMirror(self._settings.home, self._bus, self._machine, clock=self._clock).run)
+        if self._keys is not None:
+            parts.append(self._keys.run)
         if self._config_file.config.runs_server:
             from synapse.link.enrolment import serve_fleet  # noqa: PLC0415 - only one machine runs the server
 
@@ -367,6 +366,11 @@ class Link:
         path = fleet_folder(self._settings.home) / REPLICA_FILE
         return ReplicaKeeper(path, self._bus, self._machine, clock=self._clock, keep_days=self._settings.keep_days)
 
+    def _key_mirror(self) -> KeyMirror | None:
+        if not self._config_file.config.is_gateway:
+            return None
+        return KeyMirror(self._settings.home, self._bus, self._machine, clock=self._clock, note=self.note)
+
     def _outdated(self, event: Outdated) -> None:
         self._shell.give(event)
 
@@ -408,6 +412,7 @@ class Link:
             "ship_log": config.ship_log,
             "ship_lag": self._shipping.lag,
             "replica": self._replicas.status() if self._replicas is not None else None,
+            "keys": self._keys.status() if self._keys is not None else None,
             "allow": {name: sorted(actions) for name, actions in config.allow.items()},
             "agents": len(self._states.rows()),
             "proxies": len(self._proxies),

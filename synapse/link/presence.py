@@ -275,7 +275,8 @@ class PresencePublisher:
         about = f" (version {version})" if version else ""
         return Conflict(
             f"another link{about} runs under the name {self._machine}, so this one has stopped",
-            hint="the disk of a machine was copied? `synapse fleet leave` on one of them, and join under another name",
+            hint="the disk of a machine was copied? On the copy: `synapse fleet leave`; if it is a gateway, delete "
+            "`keys.json` and `sessions.json` in its state folder; and join under another name",
         )
 
 

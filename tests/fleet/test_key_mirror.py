@@ -57,7 +57,7 @@ async def homes(server: NatsServer, folder: Path) -> AsyncGenerator[Homes]:
             )
             await bus.wait_connected(BOUND)
             await bus.make_missing()
-            tasks.append(asyncio.create_task(KeyMirror(home, bus, machine, clock=CLOCK).run()))
+            tasks.append(asyncio.create_task(KeyMirror(home, bus, machine, clock=CLOCK, note=list[str]().append).run()))
         try:
             yield found
         finally:

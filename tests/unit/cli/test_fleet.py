@@ -381,6 +381,20 @@ def test_the_doctor_names_the_machines_whose_logs_have_gaps(synapse: Cli, link: 
     assert findings(synapse, "chain") == []
 
 
+def test_the_doctor_names_the_gateways_that_publish_the_same_keys(synapse: Cli, link: FakeLink) -> None:
+    twice = [("key", "00000000000a"), ("key", "00000000000b"), ("session", "00000000000c")]
+    shared = [{"kind": kind, "id": one, "machines": ["box3", "box5"]} for kind, one in twice]
+    link.status = {"keys": {"keys": 4, "sessions": 1, "problem": "", "shared": shared}}
+    [(level, text, advice)] = findings(synapse, "keys")
+    link.status = {"keys": {"keys": 4, "sessions": 1, "problem": "", "shared": []}}
+
+    assert level == "problem"
+    assert text.startswith("box3 and box5 publish the same 2 keys and 1 session")
+    assert "00000000000a, 00000000000b, 00000000000c" in text
+    assert "delete `keys.json` and `sessions.json` in the state folder of the copy" in advice
+    assert findings(synapse, "keys") == []
+
+
 def test_the_doctor_speaks_only_of_logs_that_can_be_complete(synapse: Cli, link: FakeLink) -> None:
     since = SystemClock().now().isoformat()
     gap = {"incomplete": "its batches do not follow each other", "incomplete_since": since}

@@ -30,9 +30,11 @@ CLOCK = SystemClock()
 
 
 @asynccontextmanager
-async def mirroring(home: Path, bus: MemoryBus) -> AsyncGenerator[KeyMirror]:
+async def mirroring(
+    home: Path, bus: MemoryBus, note: Callable[[str], None] = lambda _: None
+) -> AsyncGenerator[KeyMirror]:
     save_fleet(home, FleetConfig(fleet="f", machine="gate", servers=()))
-    mirror = KeyMirror(home, bus, "gate", clock=CLOCK)
+    mirror = KeyMirror(home, bus, "gate", clock=CLOCK, note=note)
     running = asyncio.create_task(mirror.run())
     try:
         yield mirror
@@ -231,6 +233,70 @@ async def test_an_id_that_two_machines_publish_counts_for_neither(tmp_path: Path
 
         assert KeyFile(gate, CLOCK).find(record_id) is None
         assert SessionFile(gate, CLOCK).find(record_id) is None
+
+
+class WatchingBus(MemoryBus):
+    """A connection that is also told of what is deleted later."""
+
+    def __init__(self, engine: MemoryEngine, machine: str) -> None:
+        super().__init__(engine, machine)
+        self.deleted = asyncio.Queue[str]()
+
+    @override
+    async def watch(self, bucket: str) -> AsyncGenerator[tuple[str, bytes | None], None]:
+        async for key, value in super().watch(bucket):
+            yield key, value
+            if not key:
+                break
+        while True:
+            yield await self.deleted.get(), None
+
+
+async def test_what_two_machines_publish_is_told_until_one_takes_it_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, _ = KeyFile(tmp_path / "box3", CLOCK).create("ci", Grant())
+    session = SessionFile(tmp_path / "box3", CLOCK).create(frozenset({"read"}), timedelta(hours=1)).session
+    entries = {f"k-{key.key_id}": KEYS.encode(key), f"s-{session.session_id}": SESSIONS.encode(session)}
+    revoked = {"r-00000000000e": {"id": "00000000000e", "at": CLOCK.now().isoformat()}}
+    engine = MemoryEngine()
+    engine.buckets[names.KEYS] = {
+        f"{machine}.{entry}": json.dumps(fields).encode()
+        for machine in ("box5", "box3")
+        for entry, fields in (entries | revoked).items()
+    }
+    bus, notes = WatchingBus(engine, "gate"), list[str]()
+
+    async with mirroring(tmp_path / "gate", bus, notes.append) as mirror:
+        await until(lambda: mirror.status()["shared"])
+        shared = mirror.status()["shared"]
+        for entry in entries:
+            bus.deleted.put_nowait(f"box5.{entry}")
+        await until(lambda: not mirror.status()["shared"])
+
+        assert KeyFile(tmp_path / "gate", CLOCK).find(key.key_id)
+        assert SessionFile(tmp_path / "gate", CLOCK).find(session.session_id)
+
+    assert shared == [
+        {"kind": "key", "id": key.key_id, "machines": ["box3", "box5"]},
+        {"kind": "session", "id": session.session_id, "machines": ["box3", "box5"]},
+    ]
+    [note] = notes
+    assert note.startswith("box3 and box5 publish the same keys or sessions")
+    assert [one.message for one in caplog.records if one.levelname == "WARNING"] == ["credential_published_twice"] * 2
+
+
+async def test_a_machine_is_told_that_another_one_publishes_its_own_keys(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    key, _ = KeyFile(gate, CLOCK).create("ci", Grant())
+    engine = MemoryEngine()
+    engine.buckets[names.KEYS] = {f"box5.k-{key.key_id}": json.dumps(KEYS.encode(key)).encode()}
+
+    async with mirroring(gate, engine.bus("gate")) as mirror:
+        await until(lambda: mirror.status()["shared"])
+
+        assert mirror.status()["shared"] == [{"kind": "key", "id": key.key_id, "machines": ["box5", "gate"]}]
+        assert KeyFile(gate, CLOCK).find(key.key_id) == key
 
 
 def test_a_revocation_of_a_machine_that_is_removed_is_kept(tmp_path: Path) -> None:
