@@ -124,38 +124,57 @@ def _drain(pipe: int) -> None:
         os.read(pipe, _READ_SIZE)
 
 
-class _Search:
-    """Looks for the agent in another thread until the block ends: `found` is the new connection, or why there is none.
+class AgentSearch:
+    """Looks for the agent in another thread until the block ends: `take` returns what it has found.
 
-    Calls `news` after each change of `why` and `found`.
+    Calls `news` when there is something to take, and after each change of `why`. Closes a connection that is not taken.
     """
 
     def __init__(self, find_again: FindAgain, news: Callable[[], object]) -> None:
-        self.found: ClientConnection | Detached | None = None
         self.why = "no connection: trying again"
         self._find_again = find_again
         self._news = news
+        self._found: ClientConnection | Detached | None = None
         self._is_over = threading.Event()
+        self._handover = threading.Lock()
 
     def __enter__(self) -> None:
         threading.Thread(target=self._run, name="attach-search", daemon=True).start()
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
+        with self._handover:
+            self._is_over.set()
+            self._close_unused()
+
+    def take(self) -> ClientConnection | Detached | None:
+        """Returns the new connection, which the caller has to close, or why there is none; None while it looks."""
+        with self._handover:
+            found, self._found = self._found, None
+        return found
 
     def _run(self) -> None:
         while not self._is_over.wait(_RETRY_SECONDS):
-            try:
-                self.found = _connect(self._find_again(), _ANSWER_SECONDS)
-            except AgentFailed as error:  # it may return
-                self.why = str(error)
-            except SynapseError as error:
-                self.found = Detached(str(error), lost=True)
+            found = self._look()
+            with self._handover:
+                self._found = found
+                if self._is_over.is_set():
+                    self._close_unused()
             self._news()
-            if self.found is not None:
-                break
-        if self._is_over.is_set() and isinstance(self.found, ClientConnection):
-            self.found.close()  # the person has left meanwhile
+            if found is not None:
+                return
+
+    def _look(self) -> ClientConnection | Detached | None:
+        try:
+            return _connect(self._find_again(), _ANSWER_SECONDS)
+        except AgentFailed as error:  # it may return
+            self.why = str(error)
+            return None
+        except SynapseError as error:
+            return Detached(str(error), lost=True)
+
+    def _close_unused(self) -> None:
+        if isinstance(self._found, ClientConnection):
+            self._found.close()
 
 
 class _Hint(Enum):
@@ -217,11 +236,12 @@ class _Attachment:
 
     def _serve(self, *, take: bool = False) -> Detached:
         """Shows the agent over the connection until that ends, and closes it."""
-        output = threading.Thread(target=self._show, name="attach-show", daemon=True)
+        is_over = threading.Event()
+        output = threading.Thread(target=self._show, args=(is_over,), name="attach-show", daemon=True)
         output.start()
         try:
             self._greet(take=take)
-            ended = self._pass_keys()
+            ended = self._pass_keys(is_over)
         except ConnectionClosed:
             ended = self._lost()
         self._connection.close()
@@ -236,10 +256,10 @@ class _Attachment:
     def _reconnect(self, find_again: FindAgain) -> ClientConnection | Detached:
         """Tries until the agent is found again, or the person leaves. Keys that are typed meanwhile are dropped."""
         _drain(self._wakes)
-        search = _Search(find_again, lambda: os.write(self._waker, _FOUND))
+        search = AgentSearch(find_again, lambda: os.write(self._waker, _FOUND))
         parser, painted = KeyParser(), ""
         with search:
-            while search.found is None:
+            while (found := search.take()) is None:
                 if painted != search.why:
                     painted = search.why
                     self._show_notes([plain(painted), f"Ctrl-{self._options.detach_key} leaves"])
@@ -253,7 +273,7 @@ class _Attachment:
                     return Detached("the input ended")
                 if any(_is_pressed(key, self._options.detach_key) for key in parser.feed(data)):
                     return Detached("detached")
-        return search.found
+        return found
 
     def _lost(self) -> Detached:
         """Returns that the connection has ended, with the reason that the other side gave."""
@@ -265,7 +285,8 @@ class _Attachment:
         """Tells the host who we are; after the first time it answers with the whole screen."""
         self._connection.send(encode(Hello(*self._person.size(), self._options.types, take)))
 
-    def _pass_keys(self) -> Detached:
+    def _pass_keys(self, is_over: threading.Event) -> Detached:
+        """Sends keys to the host until the person leaves, or `_show` has set `is_over`."""
         parser = KeyParser()
         sources = [self._person.source, self._wakes]
         while True:
@@ -277,7 +298,8 @@ class _Attachment:
                 reasons = os.read(self._wakes, _READ_SIZE)
                 if _RESIZED in reasons:
                     self._connection.send(encode(Resize(*self._person.size())))
-                if _OVER in reasons:
+                # A thread of the connection before may say so late, when the terminal has taken the rest.
+                if _OVER in reasons and is_over.is_set():
                     return self._lost()
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
@@ -332,7 +354,7 @@ class _Attachment:
                 self._connection.send(encode(Take()))
         return True
 
-    def _show(self) -> None:
+    def _show(self, is_over: threading.Event) -> None:
         """Writes the host's output. Runs in its own thread: a terminal that does not drain blocks only this."""
         with contextlib.suppress(ConnectionClosed, OSError):
             for frame in self._connection:
@@ -349,6 +371,7 @@ class _Attachment:
                         self._ended = Detached("the program ended", status)
                     case _:
                         continue
+        is_over.set()
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, _OVER)
 
