@@ -512,7 +512,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
         print_result(f"  ! {plain(attention_of(task))}{decision(short_id(task), receipt_of(task))}")
     question = question_of(task)
     if question:
-        _show_question(question, short_id(task), short_name(entry))
+        name = short_name(entry)
+        _show_question(question, target_of({"task_id": task.get("id")}, name), name)
     elif note_of(task):
         print_result(f"  note     {plain(note_of(task))}")
     if reply_of(task):

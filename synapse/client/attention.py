@@ -177,8 +177,12 @@ def answer_commands(question: "dict[str, Any]", target: str) -> "list[str]":
 
 
 def target_of(question: "dict[str, Any]", agent: str) -> str:
-    """Returns what an answer names: the short id of the question's task, or the agent."""
-    return short_task_id(question) or agent
+    """Returns what an answer names: the short id of the question's task, or the agent.
+
+    On another machine it is always the agent: that machine can tell the id of a task of this one, whose question would
+    be answered then.
+    """
+    return agent if split_machine(agent)[1] else short_task_id(question) or agent
 
 
 def short_task_id(item: "dict[str, Any]") -> str:

@@ -11,8 +11,8 @@ import os
 from synapse.client.http import HostAddress, NoAnswer, request
 from synapse.client.lines import plain
 from synapse.client.times import ago
-from synapse.core.address import on_machine, remote_inbox, split_inbox, split_machine
-from synapse.core.agent import AgentEntry, entry_from
+from synapse.core.address import can_be_typed, on_machine, remote_inbox, split_inbox, split_machine
+from synapse.core.agent import OPEN_FIELDS, AgentEntry, entry_from
 from synapse.core.errors import (
     AgentNotFound,
     AmbiguousTarget,
@@ -54,6 +54,9 @@ VOID = "void"
 """The message was taken back, or has expired."""
 NEARLY_FULL = 80
 """How much of its limits the outbox uses, in percent, when people should look at it."""
+_ROW_FIELDS = (*OPEN_FIELDS, "has_terminal", "machine", "state", "why", "since", "queue_depth")
+"""What is taken from another machine about its agents in a list. With other fields of a status it could name commands,
+or tasks of this machine."""
 _ODD_ANSWER = "the answer of the link was not understood; are both of one version?  (synapse fleet doctor)"
 START_HINT = "`synapse fleet start` starts it, `synapse service install link` starts it with the machine"
 
@@ -132,8 +135,8 @@ def fleet_agents(
 ) -> "tuple[list[RemoteAgent], list[dict[str, Any]]]":
     """Returns the agents of all present machines but this one, or of one of them, and the machines.
 
-    An agent is its entry, without a proxy socket, and the fields that its machine tells: those of its own entry, its
-    `state`, `why` and `since`. A machine has `name`, `present` and `since`. What the link knows may be a second old;
+    An agent is its entry, without a proxy socket, and what its machine tells of _ROW_FIELDS; one with a name that no
+    agent can have is left out. A machine has `name`, `present` and `since`. What the link knows may be a second old;
     with `fresh` it asks the machines.
 
     Raises:
@@ -150,7 +153,8 @@ def fleet_agents(
         )
     agents: list[RemoteAgent] = []
     link = running_link(home)
-    for fields in objects_in(answer, "agents"):
+    for told in objects_in(answer, "agents"):
+        fields = {name: told[name] for name in _ROW_FIELDS if name in told}
         entry = _entry(fields, str(fields.get("machine") or ""), link)
         if entry is not None:
             agents.append((entry, fields))
@@ -160,15 +164,20 @@ def fleet_agents(
 def fleet_needs(home: str) -> "tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]":
     """Returns what agents on other machines need a person for, and the machines that do not let this one approve.
 
-    Each need is an object of `attention.needs_of` on its own machine, with `machine`. The third list has the machines
-    that could not be asked, with `name` and `since`.
+    Each need is an object of `attention.needs_of` on its own machine, with `machine`; those of agents with names that
+    no agent can have are left out. The third list has the machines that could not be asked, with `name` and `since`.
 
     Raises:
         NotInFleet, LinkDown, PersonRequired
     """
     told = ask_link(home, "GET", "/fleet/approvals")
     refusing = [str(machine) for machine in told.get("refusing") or ()]
-    return objects_in(told, "questions"), refusing, objects_in(told, "away")
+    needs = [
+        need
+        for need in objects_in(told, "questions")
+        if can_be_typed(str(need.get("name"))) and can_be_typed(str(need.get("agent_id")))
+    ]
+    return needs, refusing, objects_in(told, "away")
 
 
 def failed_lines(home: str) -> "list[str]":
@@ -284,9 +293,13 @@ def _entry(fields: "dict[str, Any]", machine: str, link: AgentEntry) -> "AgentEn
     entry = entry_from(fields)
     if entry is None or not machine:
         return None
-    # Whatever machine it names itself: only the one that was proven counts.
-    name = split_machine(entry.name)[0] or f"{entry.agent_type}-{entry.port}"
-    entry.agent_id = on_machine(split_machine(entry.agent_id)[0], machine)
+    # Whatever machine it names itself: only the one that was proven counts. An agent that could not be asked may be
+    # known by its inbox only, which has its folder.
+    name = entry.name.partition("@")[0] or f"{entry.agent_type}-{entry.port}"
+    agent_id = entry.agent_id.partition("@")[0]
+    if not (can_be_typed(name) and can_be_typed(agent_id)):
+        return None
+    entry.agent_id = on_machine(agent_id, machine)
     entry.name = on_machine(name, machine)
     entry.inbox = remote_inbox(split_inbox(entry.inbox)[0], machine)
     # Its own pid means another process here, and its port another program.

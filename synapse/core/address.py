@@ -13,6 +13,8 @@ UNVERIFIED = "unverified."
 """Prefix of an unproven sender's name, in typed messages and in lists."""
 KEY = "key."
 """Prefix of the name of a gateway's caller: its API key, its token's subject, or what a custom authenticator says."""
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+"""The characters of agents' names. None of them means anything to a shell."""
 MACHINE_SEPARATOR = "!"
 """Between the machine and the inbox of a remote agent: `box2!codex`. A local inbox has it only in its folder."""
 
@@ -51,6 +53,11 @@ def is_remote(entry: AgentEntry) -> bool:
 def is_marked(name: str) -> bool:
     """Decides whether `name` has a prefix of senders that are not agents; no agent may have such a name."""
     return name.lower().startswith((UNVERIFIED, KEY))
+
+
+def can_be_typed(name: str) -> bool:
+    """Decides whether a name that another machine tells may stand in the commands that people are told to type."""
+    return bool(name) and NAME_CHARACTERS.issuperset(name) and not name.startswith("-")
 
 
 def resolve(target: str, entries: "list[AgentEntry]") -> AgentEntry:

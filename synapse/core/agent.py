@@ -14,6 +14,12 @@ LAUNCH_HEADER = "X-Synapse-Launch"
 SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 """The file with that secret, in the folder of the launch."""
 
+OPEN_FIELDS = (
+    *("agent_id", "agent_type", "name", "port", "working_dir", "inbox", "started_at", "takes", "extensions", "lacks"),
+    *("version", "role", "team", "accepts"),
+)
+"""The fields of an entry that other machines see; they can use neither pids nor sockets nor addresses of this one."""
+
 
 class AgentEntry:
     """The entry that an agent's host writes into the registry."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from synapse import __version__
 from synapse.config.settings import Settings, profile_names
-from synapse.core.address import KEY, PERSON, UNVERIFIED, is_marked
+from synapse.core.address import KEY, NAME_CHARACTERS, PERSON, UNVERIFIED, is_marked
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
 from synapse.core.registry import Registry
@@ -28,7 +28,6 @@ _MAX_ANONYMOUS: Final = 100
 """How many agents of one profile may run without a name in one folder."""
 _LEASE_TRIES: Final = 20
 _LEASE_PAUSE: Final = 0.05
-_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
 NAME_RULE: Final = (
     f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last, "
@@ -199,7 +198,7 @@ def is_name(name: str) -> bool:
     """Returns whether an agent can have that name, on a command line and in the URLs of a gateway."""
     return (
         0 < len(name) <= _LONGEST_NAME
-        and _NAME_CHARACTERS.issuperset(name)
+        and NAME_CHARACTERS.issuperset(name)
         and not name.startswith(("-", "."))
         and not is_marked(name)
         and not name.endswith(".json")

@@ -25,7 +25,7 @@ import msgspec
 
 from synapse.client.attention import needs_of
 from synapse.core.address import PERSON
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import OPEN_FIELDS, AgentEntry
 from synapse.core.caller import (
     ANONYMOUS_SCOPE,
     APPROVE,
@@ -122,11 +122,6 @@ PAGE_BYTES: Final = 256 * 1024
 """About how many bytes of tasks or events one answer has at most."""
 LARGEST_UPDATE: Final = 512 * 1024
 """How many bytes an update has at most that a reader of all tasks gets. A server carries 1 MB by default."""
-OPEN_FIELDS: Final = (
-    *("agent_id", "agent_type", "name", "port", "working_dir", "inbox", "started_at", "takes", "extensions", "lacks"),
-    *("version", "role", "team", "accepts"),
-)
-"""The fields of an entry that other machines see; they can use neither pids nor sockets nor addresses of this one."""
 _STATUS_FIELDS: Final = (
     *("status", "state", "why", "source", "since", "agent_id", "agent_type", "name", "queue_depth", "started_at"),
 )
