@@ -244,6 +244,8 @@ class ProgressPrinter:
         except SynapseError as error:
             self._look_at_silence(entry, error)
             return
+        if self._printed_obstacle == self._link_error:
+            self._printed_obstacle = ""  # it is over, and said again the next time
         self._link_error = ""
         self._line.state = _state_in(state, is_queued=self._is_queued)
         question = question_in(state)
@@ -269,21 +271,23 @@ class ProgressPrinter:
         """Says why the agent cannot be asked, if that may last and nobody else says it."""
         if is_remote(entry):
             self._line.state = "cannot be asked now"
+            # The sentence says for how long a machine is away, and so is another one each time.
+            before, self._link_error = self._link_error, f"{error.code}: {error.hint}"
             # A link that restarts does not answer for a moment.
-            is_lasting, self._link_error = str(error) == self._link_error, str(error)
-            if is_lasting:
-                self._print_once(f"{plain(str(error))}; the task continues  ({plain(error.hint)})")
+            if self._link_error == before:
+                said = f"{plain(str(error))}; the task continues  ({plain(error.hint)})"
+                self._print_once(said, same=self._link_error)
             return
         self._line.state = "does not respond"
         # TaskWatch notices a host that is gone; one that is suspended may continue.
         if is_suspended(entry):
             self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
 
-    def _print_once(self, obstacle: str) -> None:
-        """Prints what blocks the agent, unless it was the last thing printed."""
-        if obstacle != self._printed_obstacle:
+    def _print_once(self, obstacle: str, *, same: str = "") -> None:
+        """Prints what blocks the agent, unless it was the last thing printed; `same` is what tells that, if given."""
+        if (same or obstacle) != self._printed_obstacle:
             self._line.say(obstacle)
-            self._printed_obstacle = obstacle
+            self._printed_obstacle = same or obstacle
 
     def _handle_question(self, question: dict[str, Any]) -> None:
         """Raises TargetWaits if `--exit-on-wait` was given, else prints the question once."""

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from synapse.cli.live_line import LiveLine
+from synapse.cli.options import Options
+from synapse.cli.wait import ProgressPrinter
 from synapse.client.attention import needs_of
+from synapse.client.link import find_remote
 from synapse.config.fleet import FleetConfig, save_fleet
 from synapse.config.process import SystemClock
 from synapse.core.errors import MachineAway, NotInFleet, to_wire
 from synapse.core.task import TaskState
+from synapse.registry.files import FileRegistry
+from tests.fakes.clock import FakeClock
 from tests.fakes.facts import handed, message, moved, numbered, opened
 from tests.fakes.link import FakeLink
 from tests.unit.cli.conftest import Cli, HostFactory, become
@@ -229,6 +235,38 @@ def test_a_wait_says_that_the_link_here_has_stopped_and_how_to_start_it(
     assert said[2] == "Error: the link of this machine has stopped, so codex@box2 cannot be reached"
     assert start in said[3]
     assert said[4:] == [f"`synapse status {task}` shows the task, which continues"]
+
+
+def test_a_wait_says_once_that_the_machine_is_away_each_time_that_it_is(
+    link: FakeLink, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, clock = link.start("box2"), FakeClock()
+    monkeypatch.setattr("synapse.config.process.SystemClock", lambda: clock)
+    since = (clock.now() - timedelta(seconds=10)).isoformat()
+    host.refusals["/status"] = (503, {"error": to_wire(MachineAway("box2", since))})
+    entry = find_remote("codex@box2", FileRegistry(link.home / "registry"))
+    progress = ProgressPrinter(entry, Options("send", [], {}), LiveLine("codex@box2", "leaves it running"))
+
+    def looks(times: int) -> list[str]:
+        said: list[str] = []
+        for _ in range(times):
+            progress.look(entry)
+            said.append(capsys.readouterr().err)
+            clock.advance(2)
+        return said
+
+    first = looks(150)
+    refusal = host.refusals.pop("/status")
+    while_back = looks(2)
+    host.refusals["/status"] = refusal
+    second = looks(150)
+
+    assert [number for number, line in enumerate(first, 1) if line] == [2]
+    assert first[1] == (
+        "the machine box2 is away, last seen 12s ago; the task continues  (`synapse fleet status` shows the machines)\n"
+    )
+    assert while_back == ["", ""]
+    assert [number for number, line in enumerate(second, 1) if line] == [2]
 
 
 def test_an_agent_waits_at_its_own_host_for_an_agent_of_another_machine(
