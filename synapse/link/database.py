@@ -159,13 +159,15 @@ class LinkDatabase:
         """Reads the messages of the outbox that were sent for people and agents, the newest first.
 
         They have no bodies and no ends: `find_message` reads a whole one. If there are too many, the settled ones are
-        left out first.
+        left out first, and those that wait or are uncertain last.
         """
 
         def read(connection: sqlite3.Connection) -> list[OutboxRow]:
-            where = "kind != 'ended' AND state {} 'settled'"
-            rows = _outbox(connection, where.format("!="), (), limit, _LISTED_COLUMNS)
-            rows += _outbox(connection, where.format("="), (), limit - len(rows), _LISTED_COLUMNS)
+            rows: list[OutboxRow] = []
+            # Named, and not excluded: so SQLite finds them by the index of states.
+            for states in ("'open', 'uncertain'", "'accepted', 'refused', 'void'", "'settled'"):
+                where = f"kind != 'ended' AND state IN ({states})"
+                rows += _outbox(connection, where, (), limit - len(rows), _LISTED_COLUMNS)
             return sorted(rows, key=lambda row: row.created_at, reverse=True)
 
         return self._read(read)

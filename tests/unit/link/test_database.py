@@ -356,3 +356,20 @@ async def test_settled_messages_do_not_push_one_that_waits_out_of_the_list(tmp_p
         listed = await database.read_outbox(limit=3)
 
     assert [row.message_id for row in listed] == ["m-4", "m-3", "m-1"]
+
+
+@pytest.mark.parametrize("state", [OutboxState.OPEN, OutboxState.UNCERTAIN])
+async def test_messages_that_came_to_nothing_do_not_push_one_that_needs_a_person_out_of_the_list(
+    tmp_path: Path, state: OutboxState
+) -> None:
+    waits = replace(ROW, message_id="waits", state=state, created_at=ROW.created_at - 5 * 24 * 3600)
+    refused = [
+        replace(ROW, message_id=f"m-{n}", state=OutboxState.REFUSED, created_at=ROW.created_at + n) for n in range(1000)
+    ]
+    settled = replace(ROW, message_id="settled", state=OutboxState.SETTLED, created_at=ROW.created_at + 1000)
+    async with opened(tmp_path) as database:
+        await database.commit([waits, *refused, settled])
+
+        listed = await database.read_outbox()
+
+    assert [row.message_id for row in listed] == [*(f"m-{n}" for n in range(999, 0, -1)), "waits"]
