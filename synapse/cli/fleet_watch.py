@@ -39,21 +39,23 @@ def say(text: str) -> None:
 def say_limits(home: str, machines: Collection[str]) -> None:
     """Says which of these machines show this one only the tasks that it sent, and how to see all.
 
-    What a machine lets this one read is told by the status of its agents, so nothing is said of one without agents.
+    What a machine lets this one read is told by the status of any of its agents. Nothing is said of a machine without
+    agents that answer.
     """
     registry = FileRegistry(os.path.join(home, "registry"))
-    told: set[str] = set()
+    asked: set[str] = set()
     try:
         agents, _ = fleet_agents(home)
     except SynapseError:
         return  # those who follow machines say it
     for entry, fields in agents:
         machine = str(fields.get("machine"))
-        if machine not in machines or machine in told:
+        # An agent without a state does not answer its own machine.
+        if machine not in machines or machine in asked or not fields.get("state"):
             continue
+        asked.add(machine)
         with suppress(SynapseError):
             status = ask(find_remote(entry.name, registry), "GET", "/status")
-            told.add(machine)
             if not status.get("sightings"):
                 all_of_them = f"to see all: {allow_step(home, machine, 'read')}"
                 say(f"{machine} shows only tasks that this machine sent  ({all_of_them})")
@@ -148,6 +150,19 @@ class MachineWatch:
                 say(f"events of {self.machine} that are too large to be sent here: {page.left_out}")
 
 
+async def watch_machine(home: str, machine: str, agent: str, show: Show, begun: Callable[[], None]) -> None:
+    """Shows the events of a machine, or of one agent there, by its inbox, until it is cancelled.
+
+    Calls `begun` when it is followed. Raises what `ask_link` raises; after that, in a group.
+    """
+    watch = MachineWatch(FleetLog(home, machine), agent, show, Outages())
+    await watch.begin()
+    begun()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(in_thread(partial(say_limits, home, {machine})))
+        await watch.run()
+
+
 class FleetWatch:
     """Follows the events of all other machines, also of those that join meanwhile."""
 
@@ -167,7 +182,7 @@ class FleetWatch:
             for watch in watches:
                 group.create_task(self._follow(watch))
             begun()
-            await in_thread(partial(say_limits, self._home, {watch.machine for watch in watches}))
+            group.create_task(in_thread(partial(say_limits, self._home, {watch.machine for watch in watches})))
             while True:
                 await pause(LOOK_SECONDS)
                 with suppress(LinkDown):  # those who follow machines say it

@@ -103,16 +103,11 @@ async def _watch_fleet(home: str, *, as_json: bool) -> int:
 
 async def _watch_machine(home: str, agent: str, machine: str, show: Callable[[Update], None]) -> int:
     """Follows the running agent of that name on another machine, or all agents there."""
-    from synapse.cli.fleet_watch import MachineWatch, Outages, in_thread, say_limits
-    from synapse.client.fleet_log import FleetLog
+    from synapse.cli.fleet_watch import watch_machine
     from synapse.client.link import find_remote
 
     inbox = split_inbox(find_remote(f"{agent}@{machine}", open_registry()).inbox)[0] if agent else ""
-    watch = MachineWatch(FleetLog(home, machine), inbox, show, Outages())
-    await watch.begin()
-    print_notice("Watching; Ctrl-C stops.")
-    await in_thread(partial(say_limits, home, {machine}))
-    await watch.run()
+    await watch_machine(home, machine, inbox, show, lambda: print_notice("Watching; Ctrl-C stops."))
     return exit_codes.DONE
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from synapse.cli import fleet_watch
-from synapse.cli.fleet_watch import FleetWatch, Outages
+from synapse.cli.fleet_watch import FleetWatch, Outages, watch_machine
 from synapse.client.link import START_HINT
-from synapse.core.errors import LinkDown, MachineAway
+from synapse.core.errors import AgentNotResponding, LinkDown, MachineAway
 from synapse.core.waiting import pause
+from tests.fakes.facts import numbered, opened
 from tests.fakes.link import FakeLink
 
 
@@ -46,6 +48,46 @@ async def test_machines_that_show_only_what_was_sent_are_named_with_the_command_
     assert said == (
         "box3 shows only tasks that this machine sent (to see all: `synapse fleet allow laptop read` on box3)\n"
     )
+
+
+async def test_events_are_shown_while_an_agent_of_the_machine_does_not_answer(link: FakeLink) -> None:
+    link.start("box2")
+    answers, shown = threading.Event(), asyncio.Event()
+
+    def be_silent(_target: str) -> None:
+        answers.wait(20)
+
+    def begun() -> None:
+        link.log["box2"] = [opened(numbered(1))]
+
+    link.on_proxy = be_silent
+    watching = asyncio.create_task(watch_machine(str(link.home), "box2", "", lambda _update: shown.set(), begun))
+    try:
+        async with asyncio.timeout(5):
+            await shown.wait()
+    finally:
+        answers.set()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def test_one_agent_of_a_machine_is_asked_and_none_that_does_not_answer(
+    link: FakeLink, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def refuse(target: str) -> None:
+        asked.append(target)
+        raise AgentNotResponding(target, 0, "codex")
+
+    link.start("box2", port=8120).tell(state="")
+    link.start("box2", port=8121)
+    link.start("box2", port=8122)
+    link.on_proxy = refuse
+
+    fleet_watch.say_limits(str(link.home), {"box2"})
+
+    assert (asked, capsys.readouterr().err) == (["codex-8121@box2"], "")
 
 
 def test_a_link_that_has_stopped_does_not_come_back_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
