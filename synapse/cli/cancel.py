@@ -122,6 +122,6 @@ def _in_outbox(task: dict[str, Any], state: object, entry: AgentEntry) -> Confli
             hint=f"look at {name}, and send the message again if it did not arrive",
         )
     if state == OPEN:
-        hint = f"synapse fleet outbox; `synapse cancel {number}` takes it back"
+        hint = f"`synapse fleet outbox` shows it; `synapse cancel {number}` takes it back"
         return Conflict(f"the message of task {number} waits in the outbox, and nothing is in doubt", hint=hint)
     return Conflict(f"task {number} is {status_of(task)}, and nothing is in doubt", hint=f"synapse show {number}")

@@ -409,7 +409,7 @@ def _accepted_senders(entry: AgentEntry, replies: Sequence[HostReply]) -> Iterat
         if other.launched_by and rule.names(other):
             name, starter = short_name(other), plain(other.launched_by)
             why = f"does not accept {name}, which {starter} started: only agents that a person started count"
-            yield Finding(NOTE, short_name(entry), why, f"synapse restart {name}, in your own shell, if it may count")
+            yield Finding(NOTE, short_name(entry), why, f"`synapse restart {name}` in your own shell, if it may count")
 
 
 def _services(_settings: Settings) -> Iterator[Finding]:
@@ -448,7 +448,7 @@ def _tools(reply: HostReply) -> Iterator[Finding]:
     if tools.get("mcp") == McpState.MISSING:
         advice = f"look for errors of the MCP server `synapse` in the CLI, and try `synapse restart {name}`"
     elif tools.get("mcp") == McpState.OFF and reply.entry.agent_type == _INSTALLABLE:
-        advice = f"synapse mcp install {_INSTALLABLE}, then synapse restart {name}"
+        advice = f"synapse mcp install {_INSTALLABLE} && synapse restart {name}"
     yield Finding(NOTE, name, text, advice)
 
 

@@ -32,6 +32,7 @@ OLD_SECONDS: Final = 600.0
 FULL: Final = 95
 """How much of its limits the outbox uses, in percent, when messages are refused already or soon."""
 CLOCK_SECONDS: Final = 60.0
+RESTART: Final = "synapse fleet stop && synapse fleet start"
 SOMEBODY_ELSE: Final = "somebody-else"
 NOBODY: Final = "nobody"
 """To whom it writes as somebody else: no machine."""
@@ -53,9 +54,7 @@ def _link(settings: Settings) -> Iterator[Finding]:
         return
     version = str(told.get("version") or "")
     if version and version != __version__:
-        yield Finding(
-            NOTE, "link", f"it runs version {version}, and this is {__version__}", "synapse fleet stop; start"
-        )
+        yield Finding(NOTE, "link", f"it runs version {version}, and this is {__version__}", RESTART)
     elif told.get("connected"):
         yield Finding(OK, "link", "it runs, connected")
     else:
@@ -211,15 +210,13 @@ def _sync(server: FleetServer) -> Finding:
         told = "unknown"
     if told == "always":
         return Finding(OK, "disk", "the server acknowledges a message when it is on the disk (sync_interval: always)")
-    return Finding(
-        PROBLEM, "disk", f"a power cut loses acknowledged messages (sync_interval: {told})", "synapse fleet stop; start"
-    )
+    return Finding(PROBLEM, "disk", f"a power cut loses acknowledged messages (sync_interval: {told})", RESTART)
 
 
 def _certificate(days: int) -> Finding:
     if days < 0:
         return Finding(
-            PROBLEM, "certificate", "the server's certificate has expired", "synapse fleet start, on its machine"
+            PROBLEM, "certificate", "the server's certificate has expired", "`synapse fleet start` on its machine"
         )
     if days < RENEW_DAYS:
         return Finding(NOTE, "certificate", f"the server's certificate is valid for {days} days", "its link renews it")
@@ -242,7 +239,7 @@ def _server_advice(settings: Settings, config: FleetConfig) -> str:
     if not config.runs_server:
         return "`synapse fleet doctor` on the server's machine"
     is_running = FleetServer(settings.home, settings.logs).process() is not None
-    return "synapse fleet stop; start" if is_running else "see `server` above"
+    return RESTART if is_running else "see `server` above"
 
 
 async def _examine_bus(bus: NatsBus, config: FleetConfig) -> AsyncGenerator[Finding, None]:

@@ -180,7 +180,12 @@ def test_a_degraded_agent_is_a_note(synapse: Cli, start: HostFactory) -> None:
         ("codex", {"way": "shell", "mcp": "expected", "why": "not yet"}, "note", ""),
         ("codex", {"way": "shell", "mcp": "missing", "why": "it did not ask"}, "note", "synapse restart codex-8120"),
         ("codex", {"way": "shell", "mcp": "off", "why": "--no-mcp"}, "note", ""),
-        ("gemini", {"way": "shell", "mcp": "off", "why": "no means"}, "note", "synapse mcp install gemini"),
+        (
+            "gemini",
+            {"way": "shell", "mcp": "off", "why": "no means"},
+            "note",
+            "synapse mcp install gemini && synapse restart gemini-8120",
+        ),
         ("gemini", {"way": "mcp", "mcp": "listed"}, "ok", ""),
     ],
 )

@@ -340,6 +340,15 @@ def test_an_old_message_is_a_problem_only_if_its_machine_is_present(synapse: Cli
     ]
 
 
+def test_a_link_of_another_version_is_a_note_with_the_command_that_restarts_it(synapse: Cli, link: FakeLink) -> None:
+    link.status = {"version": "0.0.1"}
+
+    [(level, text, advice)] = findings(synapse, "link")
+
+    assert (level, text.partition(",")[0]) == ("note", "it runs version 0.0.1")
+    assert advice == "synapse fleet stop && synapse fleet start"
+
+
 def findings(synapse: Cli, subject: str) -> list[tuple[str, str, str]]:
     found = synapse("fleet", "doctor", "--json").json["findings"]
     return [(one["level"], one["text"], one["advice"]) for one in found if one["subject"] == subject]
@@ -464,6 +473,8 @@ def test_the_doctor_does_not_advise_a_start_while_another_program_has_the_port(s
         taken = findings(synapse, "server"), findings(synapse, "connection")[0][2]
         started = synapse("fleet", "start")
     free = findings(synapse, "server")
+    (home / "fleet" / "server" / "nats.conf").write_text("{}", encoding="utf-8")
+    [disk] = findings(synapse, "disk")
 
     [(level, text, advice)], connection = taken
     assert (level, f"another program listens on {listen}" in text) == ("problem", True), text
@@ -474,6 +485,7 @@ def test_the_doctor_does_not_advise_a_start_while_another_program_has_the_port(s
     )
     assert started.err.endswith("end it, then `synapse fleet start`\n")
     assert free == [("problem", "the fleet's NATS server does not run", "synapse fleet start")]
+    assert disk[2] == "synapse fleet stop && synapse fleet start"
 
 
 def test_a_link_that_does_not_run_is_told(synapse: Cli, home: Path) -> None:

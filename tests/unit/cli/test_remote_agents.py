@@ -463,7 +463,7 @@ def test_a_message_in_the_outbox_is_shown_and_canceled_by_its_id(synapse: Cli, l
     ("state", "said", "hint"),
     [
         ("uncertain", "nobody can find out whether codex@box2 got the message", "send the message again if it did not"),
-        ("open", "waits in the outbox, and nothing is in doubt", "takes it back"),
+        ("open", "waits in the outbox, and nothing is in doubt", "`synapse fleet outbox` shows it; `synapse cancel "),
         ("refused", "nothing is in doubt", "synapse show"),
     ],
 )
