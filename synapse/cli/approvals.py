@@ -160,10 +160,9 @@ def _remote_needs(home: str) -> tuple[list[dict[str, Any]], list[str], list[str]
 
 def _how_to_allow(machine: str, home: str) -> str:
     """Returns the sentence for a machine that does not let this one approve."""
-    from synapse.client.link import own_machine
+    from synapse.client.link import allow_step
 
-    allow = f"synapse fleet allow {own_machine(home)} approve"
-    return f"{machine} does not let this machine approve  (`{allow}` there)"
+    return f"{machine} does not let this machine approve  ({allow_step(home, machine, 'approve')})"
 
 
 def _on_its_machine(item: dict[str, Any]) -> dict[str, Any]:

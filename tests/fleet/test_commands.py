@@ -187,7 +187,7 @@ def test_a_person_approves_on_another_machine_only_if_it_allows_that(pair: Pair)
     assert hidden.out == ""
     assert hidden.err == (
         "bob@box2 waits for a person; box2 does not let this machine approve  "
-        "(`synapse fleet allow laptop approve` there)\n"
+        "(`synapse fleet allow laptop approve` on box2)\n"
     )
     assert refused.code == 7
     assert "[bob@box2] approved" in approved.err

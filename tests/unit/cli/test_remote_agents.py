@@ -873,6 +873,6 @@ def test_a_question_on_a_machine_that_does_not_let_this_one_approve_is_not_passe
 
     listed, approved = synapse("approvals", "--all"), synapse("approve", "codex@box2")
 
-    allow = "box2 does not let this machine approve  (`synapse fleet allow laptop approve` there)"
+    allow = "box2 does not let this machine approve  (`synapse fleet allow laptop approve` on box2)"
     assert (listed.code, listed.out, listed.err) == (0, "", f"codex-8120@box2 waits for a person; {allow}\n")
     assert (approved.code, approved.err.splitlines()[1]) == (7, allow)
