@@ -30,10 +30,18 @@ def send_to_machine(target: str, body: "dict[str, Any]", options: Options, regis
     try:
         return send(target, body, options, registry)
     except SynapseError as error:
-        # With another hint, as for a link that does not run, nothing would keep the message.
-        if error.hint in (LinkDown.hint, MachineAway.hint):
+        if _would_be_kept(error):
             error.hint = f"`synapse send --queue` keeps a message until it is back; {error.hint}"
         raise
+
+
+def _would_be_kept(error: SynapseError) -> bool:
+    """Decides whether the link would keep a message that was refused with this error."""
+    if isinstance(error, LinkDown):
+        # With another hint the link does not run, or its key is refused.
+        return error.hint == LinkDown.hint
+    # A machine that was only asked for the agent, and said nothing, has the hint of one that is away.
+    return isinstance(error, MachineAway) or error.hint == MachineAway.hint
 
 
 def _reply_at_home(body: "dict[str, Any]", options: Options, registry: FileRegistry) -> bool:

@@ -16,8 +16,17 @@ from synapse.client.attention import needs_of
 from synapse.client.link import find_remote
 from synapse.config.fleet import FleetConfig, save_fleet
 from synapse.config.process import SystemClock
-from synapse.core.errors import MachineAway, NotInFleet, to_wire
+from synapse.core.errors import (
+    AgentNotResponding,
+    LinkDown,
+    MachineAway,
+    NotInFleet,
+    SynapseError,
+    from_wire,
+    to_wire,
+)
 from synapse.core.task import TaskState
+from synapse.link.asking import MachineSilent
 from synapse.registry.files import FileRegistry
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import handed, message, moved, numbered, opened
@@ -129,6 +138,30 @@ def test_a_message_for_a_machine_that_is_away_is_refused_or_kept(synapse: Cli, l
     (task,) = kept.tasks.values()
     assert task["metadata"]["queue"] is True
     assert queued.err == f"[→ codex@box2] kept until box2 takes it  (task {task['id'][:8]}, synapse fleet outbox)\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (MachineAway("box2", hint="as a link of another version says it"), True),
+        (MachineSilent("box2", "no answer"), False),
+        (from_wire({**to_wire(MachineSilent("box2", "no answer")), "hint": MachineAway.hint}), True),
+        (AgentNotResponding("codex@box2", 0, "codex"), False),
+        (LinkDown("this machine has no connection"), True),
+        (LinkDown("its key is refused", hint="join again"), False),
+    ],
+)
+def test_a_message_may_be_kept_when_the_link_runs_and_nothing_was_sent(
+    synapse: Cli, link: FakeLink, error: SynapseError, is_kept: bool
+) -> None:
+    def refuse(_target: str) -> None:
+        raise error
+
+    link.on_proxy = refuse
+
+    ran = synapse("send", "codex@box2", "hi")
+
+    assert (ran.code, "`synapse send --queue` keeps a message until it is back" in ran.err) == (8, is_kept), ran.err
 
 
 @pytest.mark.parametrize("command", [["attach"], ["approve"], ["status"], ["show"]])
