@@ -177,7 +177,7 @@ class Witness:
         self._refused.add(key)
         if key in self._opened and key not in self._excused_opening | self._excused_refusal:
             raise Broken(3, f"{key[1]} was told as refused, but a task was opened")
-        if key in self._kept and key not in self.machine(receiver).refused:
+        if key in self._kept and key not in self.machine(receiver).refused | self._excused_refusal:
             raise Broken(3, f"{key[1]} was told as kept, then as refused, but no host has refused it")
 
     def refused(self, machine: str, key: Key) -> None:
