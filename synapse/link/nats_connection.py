@@ -278,22 +278,32 @@ class Connection:
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
     ) -> None:
         """Sends a message. Raises TooLarge, NotConnected."""
-        # nats-py waits for a slow line without an end, also when the connection is lost meanwhile, and keeps a
-        # cancellation to itself then.
-        sending = asyncio.create_task(self.client.publish(subject, body, reply, dict(headers) if headers else None))
         try:
-            await asyncio.wait({sending, self._lost}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sending.cancel()
-        if not sending.done():
-            raise NotConnected(f"the message was not sent: {self._lost.result()}")
-        try:
-            sending.result()
+            is_sent = await self._ends_before_loss(
+                self.client.publish(subject, body, reply, dict(headers) if headers else None)
+            )
         except nats_errors.MaxPayloadError:
             limit = self.client.max_payload
             raise TooLarge(f"the message has {len(body)} bytes, and the server takes {limit}") from None
         except (nats_errors.Error, OSError) as error:
             raise NotConnected(f"the message was not sent: {error}") from error
+        if not is_sent:
+            raise NotConnected(f"the message was not sent: {self._lost.result()}")
+
+    async def _ends_before_loss(self, job: Coroutine[Any, Any, None]) -> bool:
+        """Runs a job that uses nats-py; returns whether it ended before the connection was lost. Raises what it raises.
+
+        nats-py waits for a slow line without an end, also when the connection is lost meanwhile, and keeps a
+        cancellation to itself then.
+        """
+        task = asyncio.create_task(job)
+        try:
+            done, _ = await asyncio.wait({task, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_until_done(task)
+        if task in done:
+            task.result()
+        return task in done
 
     async def messages(self, subject: str) -> AsyncGenerator[Msg, None]:
         """Yields the messages on a subject. Raises NotAllowed, or NotConnected when the connection is lost."""
@@ -306,10 +316,9 @@ class Connection:
         """Listens on a subject for the length of a block. Raises NotConnected."""
         inbox = _Inbox()
         self._subscribed.setdefault(subject.lower(), []).append(inbox)
-        subscription: Subscription | None = None
         try:
             try:
-                subscription = await self.client.listen(subject, inbox.put)
+                await self._ends_before_loss(inbox.subscribe(self.client, subject))
             except (nats_errors.Error, OSError) as error:
                 raise NotConnected(str(error)) from error
             if self._lost.done():
@@ -317,9 +326,10 @@ class Connection:
             yield inbox
         finally:
             self._subscribed[subject.lower()].remove(inbox)
-            if subscription is not None and not self._lost.done():
+            if not self._lost.done():
                 with suppress(nats_errors.Error, OSError):
-                    await subscription.unsubscribe()
+                    # It is on its way at once, and nobody needs to wait for the line.
+                    await run_within(_CANCEL_SECONDS, inbox.unsubscribe())
 
     async def pulled(self, request: str) -> AsyncGenerator[Msg, None]:
         """Yields what a pull consumer delivers; `request` is the subject that asks it. Raises BusError."""
@@ -472,6 +482,19 @@ class _Inbox:
         self._bytes = 0
         self._changed = asyncio.Event()
         self._end: BusError | None = None
+        self._subscription: Subscription | None = None
+
+    async def subscribe(self, client: NatsClient, subject: str) -> None:
+        """Begins to take the messages on a subject. Raises nats.errors.Error.
+
+        When it is cancelled while it waits for the line, the subscription is made nevertheless: `unsubscribe` ends it.
+        """
+        self._subscription = await client.listen(subject, self.put)
+
+    async def unsubscribe(self) -> None:
+        """Ends the subscription, if it was made. Raises nats.errors.Error."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
 
     async def put(self, message: Msg) -> None:
         if len(self._messages) >= _PENDING_MESSAGES or self._bytes > _PENDING_BYTES:

@@ -7,13 +7,15 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from synapse.cli.doctor import NOTE
 from synapse.cli.fleet_doctor import try_forgery
@@ -24,7 +26,7 @@ from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
-from synapse.link.nats_connection import MARK, Access
+from synapse.link.nats_connection import MARK, Access, NatsClient, cancel_until_done
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
@@ -322,18 +324,30 @@ async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path, mo
     with nats_server(tmp_path) as server:
         async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
             await bus.wait_connected(BOUND)
-            sent: list[int] = []
-            os.kill(server.process.pid, signal.SIGSTOP)
-            sending = asyncio.create_task(flood(bus, sent))
-            before = -1
-            while before != len(sent):
-                before = len(sent)
-                await pause(0.1)
+            flooding = await stuck_flood(bus, server)
+            sending = asyncio.create_task(bus.publish(names.relay_subject("box2", "laptop"), b"late"))
+            await pause(0.1)
 
             sending.cancel()
             await asyncio.wait({sending}, timeout=BOUND)
 
+            flooding.cancel()
             assert sending.cancelled()
+
+
+async def stuck_flood(bus: NatsBus, server: NatsServer) -> asyncio.Future[list[None]]:
+    """Lets the server stand still, and publishes until the line and the client are full. Returns what publishes."""
+    os.kill(server.process.pid, signal.SIGSTOP)
+    sent: list[int] = []
+    sending = asyncio.create_task(flood(bus, sent))
+    before = -1
+    while before != len(sent):
+        before = len(sent)
+        await pause(0.5)  # the kernel takes a little more for a while
+    subject = names.relay_subject("box2", "laptop")
+    more = [asyncio.create_task(bus.publish(subject, b"x" * 1_000_000)) for _ in range(3)]
+    await pause(0.1)
+    return asyncio.gather(sending, *more)
 
 
 async def flood(bus: NatsBus, sent: list[int]) -> None:
@@ -342,6 +356,110 @@ async def flood(bus: NatsBus, sent: list[int]) -> None:
         await bus.publish(names.relay_subject("box2", "laptop"), b"x" * 1_000_000)
         sent.append(1)
         await pause(0)
+
+
+READERS: dict[str, Callable[[NatsBus], AsyncIterator[object]]] = {
+    "arrivals": lambda bus: bus.arrivals(names.relay_subject("laptop", "*")),
+    "mails": lambda bus: bus.mails("laptop"),
+    "watch": lambda bus: bus.watch(names.KEYS),
+}
+WRITERS: dict[str, Callable[[NatsBus], Awaitable[object]]] = {
+    "arrivals": lambda bus: bus.publish(names.relay_subject("laptop", "laptop"), b"late"),
+    "mails": lambda bus: bus.keep(names.mail_subject("laptop", "laptop"), b"late", once="1"),
+    "watch": lambda bus: bus.put(names.KEYS, "laptop.gateway", b"late"),
+}
+"""What each reader reads."""
+
+
+@asynccontextmanager
+async def stuck_reader(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> AsyncGenerator[tuple[NatsBus, NatsServer, asyncio.Task[None]]]:
+    """Starts a reader. When it is about to subscribe, the server stands still and the line to it is full."""
+    with nats_server(folder) as server:
+        async with NatsBus(Access(machine="laptop", servers=(server.url,), makes_streams=True)) as bus:
+            await bus.wait_connected(BOUND)
+            await bus.make_missing()
+            listen, floods, is_stuck = NatsClient.listen, list[asyncio.Future[list[None]]](), asyncio.Event()
+
+            async def listen_on_a_full_line(
+                client: NatsClient, subject: str, take: Callable[[Msg], Awaitable[None]]
+            ) -> Subscription:
+                if not floods:
+                    floods.append(await stuck_flood(bus, server))
+                    is_stuck.set()
+                return await listen(client, subject, take)
+
+            monkeypatch.setattr(NatsClient, "listen", listen_on_a_full_line)
+            reading = asyncio.create_task(read_one(READERS[kind](bus)))
+            try:
+                async with asyncio.timeout(BOUND):
+                    await is_stuck.wait()
+                yield bus, server, reading
+            finally:
+                await cancel_until_done(reading)
+                for flooding in floods:
+                    flooding.cancel()
+                await asyncio.gather(*floods, return_exceptions=True)
+
+
+async def read_one(items: AsyncIterator[object]) -> None:
+    async for item in items:
+        if item != ("", None):  # the end of what a bucket had
+            return
+
+
+@pytest.mark.parametrize("kind", READERS)
+async def test_a_reader_can_be_canceled_while_its_subscription_waits_for_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 3600.0)
+    async with stuck_reader(tmp_path, monkeypatch, kind) as (bus, server, reading):
+        reading.cancel()
+        await asyncio.wait({reading}, timeout=BOUND)
+
+        assert reading.cancelled()
+        os.kill(server.process.pid, signal.SIGCONT)
+        with pytest.raises(NobodyThere):
+            await bus.request(names.relay_subject("laptop", "laptop"), b"who listens?", BOUND)
+
+
+@pytest.mark.parametrize("kind", READERS)
+async def test_a_reader_whose_subscription_waited_for_a_lost_line_reads_on_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.5)
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("synapse.link.nats_connection._LONGEST_TUNNEL", 0.5)
+    async with stuck_reader(tmp_path, monkeypatch, kind) as (bus, server, reading):
+        await first(bus.changes(), lambda connected: not connected)
+        os.kill(server.process.pid, signal.SIGCONT)
+        await bus.wait_connected(BOUND)
+
+        async with asyncio.timeout(BOUND):
+            while not reading.done():
+                with suppress(BusError):
+                    await WRITERS[kind](bus)
+                await pause(0.05)
+
+        assert reading.exception() is None
+
+
+async def test_a_reader_can_be_canceled_while_the_line_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 3600.0)
+    with nats_server(tmp_path) as server:
+        async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
+            await bus.wait_connected(BOUND)
+            reading = asyncio.create_task(answer_all(bus, names.relay_subject("laptop", "*")))
+            await until_heard(bus, names.relay_subject("laptop", "laptop"))
+            flooding = await stuck_flood(bus, server)
+
+            reading.cancel()
+            await asyncio.wait({reading}, timeout=BOUND)
+
+            flooding.cancel()
+            assert reading.cancelled()
 
 
 async def test_what_the_server_was_made_to_write_over_an_entry_is_a_loss_for_its_machine_alone(tmp_path: Path) -> None:
