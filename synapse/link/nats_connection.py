@@ -249,6 +249,7 @@ class Connection:
         with suppress(Exception):
             async with asyncio.timeout(1.0):
                 await self.client.close()
+        self.client.abort()
 
     async def call(self, subject: str, body: bytes, headers: Mapping[str, str] | None, seconds: float) -> Msg:
         """Sends a request and returns the answer. Raises NoReply, NotAllowed, TooLarge, NotConnected.
@@ -468,10 +469,20 @@ class NatsClient(Client):
         untaken, taken, received = _TCP_INFO.unpack(told)
         return LineState(taken, received, bool(untaken))
 
+    def abort(self) -> None:
+        """Breaks the connection, if it is still there, and drops what it has not sent."""
+        if (writer := self._writer()) is not None:
+            writer.transport.abort()
+
     def _extra(self, name: str) -> Any:
         """Returns what asyncio knows of the connection by that name; None without one."""
-        writer: Any = getattr(self._transport, "_io_writer", None)
+        writer = self._writer()
         return writer.get_extra_info(name) if writer is not None else None
+
+    def _writer(self) -> asyncio.StreamWriter | None:
+        """Returns the end of the connection that asyncio writes to; None without one."""
+        writer: asyncio.StreamWriter | None = getattr(self._transport, "_io_writer", None)
+        return writer
 
 
 class _Inbox:

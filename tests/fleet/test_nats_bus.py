@@ -237,10 +237,16 @@ async def test_an_entry_that_expires_is_no_forgery(server: NatsServer, caplog: p
         await client.close()
 
 
-async def test_what_waits_for_a_line_ends_with_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a connection on which nothing moves be lost after a second."""
     monkeypatch.setattr("synapse.link.nats_connection.CONNECT_SECONDS", 1.0)
     monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.5)
     monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("synapse.link.nats_connection._LONGEST_TUNNEL", 0.5)
+
+
+async def test_what_waits_for_a_line_ends_with_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up_soon(monkeypatch)
     with nats_server(tmp_path) as server:
         async with NatsBus(Access(machine="laptop", servers=(server.url,))) as bus:
             await bus.wait_connected(BOUND)
@@ -428,10 +434,7 @@ async def test_a_reader_can_be_canceled_while_its_subscription_waits_for_the_lin
 async def test_a_reader_whose_subscription_waited_for_a_lost_line_reads_on_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("synapse.link.nats_connection.CONNECT_SECONDS", 1.0)
-    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.5)
-    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
-    monkeypatch.setattr("synapse.link.nats_connection._LONGEST_TUNNEL", 0.5)
+    give_up_soon(monkeypatch)
     async with stuck_reader(tmp_path, monkeypatch, kind) as (bus, server, reading):
         await first(bus.changes(), lambda connected: not connected)
         os.kill(server.process.pid, signal.SIGCONT)
@@ -444,6 +447,23 @@ async def test_a_reader_whose_subscription_waited_for_a_lost_line_reads_on_the_n
                 await pause(0.05)
 
         assert reading.exception() is None
+
+
+async def test_what_waited_for_a_lost_line_is_not_sent_when_it_moves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_soon(monkeypatch)
+    async with stuck_reader(tmp_path, monkeypatch, "arrivals") as (bus, server, reading):
+        await first(bus.changes(), lambda connected: not connected)
+        await cancel_until_done(reading)
+        async with asyncio.timeout(BOUND):
+            while not bus.problem.endswith("does not answer"):  # the next connection is tried: this one was closed
+                await pause(0.01)
+        os.kill(server.process.pid, signal.SIGCONT)
+        await bus.wait_connected(BOUND)
+
+        with pytest.raises(NobodyThere):
+            await bus.request(names.relay_subject("laptop", "laptop"), b"who listens?", 5.0)
 
 
 async def test_a_reader_can_be_canceled_while_the_line_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
