@@ -278,7 +278,9 @@ class Connection:
     async def publish(
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
     ) -> None:
-        """Sends a message. Raises TooLarge, NotConnected."""
+        """Sends a message. Raises TooLarge, NotConnected, or NoReply when the connection is lost meanwhile."""
+        if self._lost.done():
+            raise NotConnected(f"the message was not sent: {self._lost.result()}")
         try:
             is_sent = await self._ends_before_loss(
                 self.client.publish(subject, body, reply, dict(headers) if headers else None)
@@ -289,7 +291,8 @@ class Connection:
         except (nats_errors.Error, OSError) as error:
             raise NotConnected(f"the message was not sent: {error}") from error
         if not is_sent:
-            raise NotConnected(f"the message was not sent: {self._lost.result()}")
+            # nats-py waits until others' messages are sent too, so all of this one may have arrived.
+            raise NoReply(f"the connection was lost while the message was sent: {self._lost.result()}")
 
     async def _ends_before_loss(self, job: Coroutine[Any, Any, None]) -> bool:
         """Runs a job that uses nats-py; returns whether it ended before the connection was lost. Raises what it raises.

@@ -23,7 +23,7 @@ from synapse.config.fleet import FleetConfig
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoStream, NotConnected
+from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoReply, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
 from synapse.link.nats_connection import MARK, Access, NatsClient, cancel_until_done
@@ -323,6 +323,38 @@ async def test_mail_that_is_postponed_again_and_again_comes_later_each_time(serv
 
         pauses = [after - before for before, after in itertools.pairwise(came)]
         assert [pause >= wanted for pause, wanted in zip(pauses, (0.2, 0.4, 0.8), strict=True)] == [True] * 3
+
+
+async def test_a_request_whose_line_is_lost_while_it_is_sent_may_have_been_handled(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=4_000_000) as line:
+        slow = Access(machine="laptop", servers=(f"nats://127.0.0.1:{line.port}",))
+        async with NatsBus(slow) as laptop, NatsBus(Access(machine="box2", servers=(server.url,))) as box2:
+            await laptop.wait_connected(BOUND)
+            await box2.wait_connected(BOUND)
+            subject = names.relay_subject("box2", "laptop")
+            hearing = asyncio.create_task(first(box2.arrivals(subject), lambda arrival: arrival.body == b"do it"))
+            async with asyncio.timeout(BOUND):
+                with suppress(NoReply):
+                    while True:
+                        with suppress(NobodyThere):
+                            await laptop.request(subject, b"who listens?", 0.1)
+
+            def send_large(count: int) -> list[asyncio.Task[None]]:
+                other = names.relay_subject("nobody", "laptop")
+                return [asyncio.create_task(laptop.publish(other, b"x" * 1_000_000)) for _ in range(count)]
+
+            # nats-py sends all of this at once, and everything beyond 2 MiB waits for the last byte.
+            large = send_large(3)
+            asking = asyncio.create_task(laptop.request(subject, b"do it", BOUND))
+            large += send_large(9)
+            await hearing
+            assert not asking.done()
+            line.reset()
+
+            with pytest.raises(NoReply):
+                await asking
+            await asyncio.gather(*large, return_exceptions=True)
+            await laptop.wait_connected(BOUND)
 
 
 async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
