@@ -49,7 +49,7 @@ SILENCE_SECONDS: Final = 2.0
 With PING_SECONDS a dead one shows in 4 s.
 """
 LOOK_SECONDS: Final = 0.25
-"""How often it is looked whether anything moves while a ping waits."""
+"""How often it is looked whether anything moves while a ping waits, and whether it was answered."""
 SLOWEST_LINE: Final = 32 * 1024
 """Bytes per second: on a slower line than this, large messages are given up."""
 _SLOWEST_TUNNEL: Final = 128 * 1024
@@ -65,8 +65,6 @@ _MISSED_SECONDS: Final = 5.0
 _LONGEST_PING: Final = 3600
 _IGNORED_PINGS: Final = 3600
 """nats-py's own pings are not used: when the network is gone, it may wait for ever while it closes."""
-_LEAST_RECEIVED: Final = 32 * 1024
-"""Who waits for a message goes on if so much has come meanwhile: a large one may still be on its way."""
 _TCP_INFO: Final = struct.Struct("=24xI92xQQ")
 """Of Linux' `struct tcp_info`: `tcpi_unacked`, `tcpi_bytes_acked` and `tcpi_bytes_received`."""
 _PENDING_MESSAGES: Final = 10_000
@@ -151,6 +149,8 @@ class Connection:
         self._hears_answers = True
         self._sent_before_ping = 0
         """Bytes of messages that were sent before the last ping that was answered."""
+        self._answered_ping_at = 0.0
+        """When that ping was sent, in the time of the event loop."""
 
     @classmethod
     async def open(cls, access: Access, server: str) -> Connection:
@@ -221,7 +221,7 @@ class Connection:
         connection has taken all of them, it may be a tunnel, and gets time to send them on.
         """
         loop = asyncio.get_running_loop()
-        sent = self.client.stats["out_bytes"]
+        sent, sent_at = self.client.stats["out_bytes"], loop.time()
         in_tunnel = min((sent - self._sent_before_ping) / _SLOWEST_TUNNEL, _LONGEST_TUNNEL)
         ping = asyncio.create_task(self.client.flush(timeout=_LONGEST_PING))
         try:
@@ -231,7 +231,7 @@ class Connection:
                     {ping, self._lost}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if ping in done:
-                    self._sent_before_ping = sent
+                    self._sent_before_ping, self._answered_ping_at = sent, sent_at
                     return ping.exception() is None
                 before, line = line, self.client.line()
                 if (line.taken, line.received) != (before.taken, before.received):
@@ -356,15 +356,21 @@ class Connection:
                     raise NoStream(f"the consumer is gone ({(message.headers or {}).get(DESCRIPTION, status)})")
 
     async def _next_pulled(self, inbox: _Inbox) -> Msg:
-        """Returns the next message of a consumer. Raises NoReply if not even its heartbeat comes."""
+        """Returns the next message of a consumer. Raises NoReply if not even its heartbeat comes.
+
+        While other messages come, it may be behind them, or the consumer may be gone. A ping tells: its answer comes
+        after all that the server has sent before, and so after a heartbeat that was due when the ping was sent.
+        """
+        loop, wait = asyncio.get_running_loop(), _MISSED_SECONDS
+        due_at = loop.time() + _MISSED_SECONDS
         while True:
-            received = self.client.line().received
             try:
-                async with asyncio.timeout(_MISSED_SECONDS):
+                async with asyncio.timeout(wait):
                     return await inbox.get()
             except TimeoutError:
-                if self.client.line().received - received < _LEAST_RECEIVED:
+                if self._answered_ping_at >= due_at:
                     raise NoReply("the consumer is silent") from None
+                wait = LOOK_SECONDS
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._calls.get(message.subject.rpartition(".")[2], ("", None))

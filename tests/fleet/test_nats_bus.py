@@ -26,7 +26,7 @@ from synapse.fleet import names
 from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoReply, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
-from synapse.link.nats_connection import MARK, Access, NatsClient, cancel_until_done
+from synapse.link.nats_connection import MARK, Access, Connection, NatsClient, cancel_until_done
 from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
@@ -289,6 +289,56 @@ async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.Mo
                 task.cancel()
             assert answer == b"500000 bytes"
             assert losses == []
+
+
+async def test_a_consumer_that_is_gone_is_noticed_while_other_messages_come(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.link.nats_connection._MISSED_SECONDS", 0.3)
+    access = access_to(server, "laptop")
+    connection = await Connection.open(access, access.servers[0])
+    client = await CONNECT(access.servers[0])
+    await client.subscribe("consumer")  # and it never answers
+    jobs = [
+        asyncio.create_task(connection.wait_lost()),
+        asyncio.create_task(first(connection.messages("busy"), lambda _: False)),
+        asyncio.create_task(keep_busy(client, "busy")),
+    ]
+
+    try:
+        with pytest.raises(NoReply, match="silent"):
+            await first(connection.pulled("consumer"))
+    finally:
+        for job in jobs:
+            await cancel_until_done(job)
+        await connection.close()
+        await client.close()
+
+
+async def keep_busy(client: Any, subject: str) -> None:
+    while True:
+        await client.publish(subject, b"x" * 40_000)
+        await pause(0.02)
+
+
+async def test_a_mail_may_be_longer_on_a_slow_line_than_a_consumer_is_silent(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.link.nats_connection._MISSED_SECONDS", 0.3)
+    caplog.set_level("INFO")
+    async with pair_on(server) as pair:
+        with tcp_proxy(server.port, rate=200_000) as line:
+            slow = Access(machine=pair.box2_name, servers=(f"nats://fleet:secret@127.0.0.1:{line.port}",))
+            async with NatsBus(slow) as box2:
+                await box2.wait_connected(BOUND)
+                await pair.laptop.keep(names.mail_subject(pair.box2_name, pair.laptop_name), b"x" * 300_000, once="1")
+
+                mail = await first(box2.mails(pair.box2_name))
+
+        assert len(mail.body) == 300_000
+        assert [one.message for one in caplog.records if one.message == "consumer_lost"] == []
 
 
 async def note_losses(bus: NatsBus, losses: list[bool]) -> None:
