@@ -319,7 +319,8 @@ class Connection:
     async def _inbox(self, subject: str) -> AsyncGenerator[_Inbox, None]:
         """Listens on a subject for the length of a block. Raises NotConnected."""
         inbox = _Inbox()
-        self._subscribed.setdefault(subject.lower(), []).append(inbox)
+        inboxes = self._subscribed.setdefault(subject.lower(), [])
+        inboxes.append(inbox)
         try:
             try:
                 await self._ends_before_loss(inbox.subscribe(self.client, subject))
@@ -329,7 +330,9 @@ class Connection:
                 raise NotConnected(self._lost.result())
             yield inbox
         finally:
-            self._subscribed[subject.lower()].remove(inbox)
+            inboxes.remove(inbox)
+            if not inboxes:
+                del self._subscribed[subject.lower()]
             if not self._lost.done():
                 with suppress(nats_errors.Error, OSError):
                     # It is on its way at once, and nobody needs to wait for the line.

@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nats
 import pytest
@@ -289,6 +289,20 @@ async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.Mo
                 task.cancel()
             assert answer == b"500000 bytes"
             assert losses == []
+
+
+async def test_subscriptions_that_have_ended_leave_nothing(server: NatsServer) -> None:
+    async with pair_on(server) as pair:
+        await pair.laptop.put(names.PRESENCE, pair.laptop_name, b"here")
+        connection: object = vars(pair.laptop)["_connection"]
+        subscribed = cast("dict[str, object]", vars(connection)["_subscribed"])
+        before = len(subscribed)
+
+        for _ in range(10):
+            async with aclosing(pair.laptop.watch(names.PRESENCE)) as watched:
+                await first(watched, lambda change: not change[0])
+
+        assert len(subscribed) == before
 
 
 async def test_a_consumer_that_is_gone_is_noticed_while_other_messages_come(
