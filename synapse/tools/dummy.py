@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 
 PROMPT = "> "
+_PIECE_SECONDS = 0.25
 
 
 def main() -> int:
@@ -57,7 +58,12 @@ def _wait(seconds: str) -> None:
         _say(f"error: '{seconds}' is not a number of seconds")
         return
     _say(f"working for {duration:g} s")
-    select.select((), (), (), duration)
+    left = duration
+    while left > 0:
+        # In pieces: a signal that comes just before the call does not interrupt it.
+        piece = min(left, _PIECE_SECONDS)
+        select.select((), (), (), piece)
+        left -= piece
     _say(f"waited {duration:g} s")
 
 
