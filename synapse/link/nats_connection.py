@@ -59,6 +59,7 @@ CONNECT_SECONDS: Final = 5.0
 SECOND: Final = 1_000_000_000
 BATCH: Final = 64
 _CANCEL_SECONDS: Final = 0.2
+_CLOSE_SECONDS: Final = 1.0
 _PULL_SECONDS: Final = 30
 _HEARTBEAT_SECONDS: Final = 2
 _MISSED_SECONDS: Final = 5.0
@@ -243,13 +244,18 @@ class Connection:
             await cancel_until_done(ping)
 
     async def close(self) -> None:
+        """Closes the connection, or breaks it if that takes long."""
         self._lose("the connection was closed")
-        # On a connection that is dead it would wait for ever for what it has written; one that was never made raises
-        # anything.
-        with suppress(Exception):
-            async with asyncio.timeout(1.0):
-                await self.client.close()
-        self.client.abort()
+        # On a line that is dead, nats-py would wait for ever for what it has written.
+        breaking = asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.client.abort)
+        try:
+            # One that was never made raises anything.
+            with suppress(Exception):
+                async with asyncio.timeout(2 * _CLOSE_SECONDS):
+                    await self.client.close()
+        finally:
+            breaking.cancel()
+            self.client.abort()
 
     async def call(self, subject: str, body: bytes, headers: Mapping[str, str] | None, seconds: float) -> Msg:
         """Sends a request and returns the answer. Raises NoReply, NotAllowed, TooLarge, NotConnected.
@@ -483,8 +489,11 @@ class NatsClient(Client):
 
     def abort(self) -> None:
         """Breaks the connection, if it is still there, and drops what it has not sent."""
-        if (writer := self._writer()) is not None:
-            writer.transport.abort()
+        writer = self._writer()
+        # asyncio raises it for one that has closed itself after it had sent the rest.
+        with suppress(AttributeError):
+            if writer is not None:
+                writer.transport.abort()
 
     def _extra(self, name: str) -> Any:
         """Returns what asyncio knows of the connection by that name; None without one."""

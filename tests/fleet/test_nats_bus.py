@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import nats
 import pytest
@@ -23,11 +23,11 @@ from synapse.config.fleet import FleetConfig
 from synapse.core.override import override
 from synapse.core.waiting import pause
 from synapse.fleet import names
-from synapse.fleet.bus import BusError, MailboxFull, NobodyThere, NoReply, NoStream, NotConnected
+from synapse.fleet.bus import Bus, BusError, MailboxFull, NobodyThere, NoReply, NoStream, NotConnected
 from synapse.link.members import FleetMember, permissions
 from synapse.link.nats_bus import LOG_BYTES, MAILS_PER_PAIR, STREAMS, NatsBus, matches
 from synapse.link.nats_connection import MARK, Access, Connection, NatsClient, cancel_until_done
-from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, first
+from tests.fleet.bus_conformance import BOUND, BusConformance, Pair, answer, ask, first
 from tests.fleet.nats_jwt import Operator
 from tests.fleet.nats_server import NatsServer, nats_server
 from tests.fleet.tcp_proxy import tcp_proxy
@@ -162,7 +162,7 @@ async def test_a_mailbox_of_an_older_version_keeps_mail_and_learns_to_let_it_exp
         client = await CONNECT(server.url)
         older = next({**one, "num_replicas": 1} for one in STREAMS if one["name"] == names.MAIL_STREAM)
         del older["allow_msg_ttl"]
-        await client.request("$JS.API.STREAM.CREATE.SYN_MAIL", json.dumps(older).encode(), timeout=BOUND)
+        await client.request("$JS.API.STREAM.CREATE.SYN_MAIL", json.dumps(older).encode())
         async with NatsBus(Access(machine="box2", servers=(server.url,))) as bus:
             await bus.wait_connected(BOUND)
             subject = names.mail_subject("laptop", "box2")
@@ -268,8 +268,8 @@ async def test_what_waits_for_a_line_ends_with_the_connection(tmp_path: Path, mo
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
 async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_up: bool) -> None:
     monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
-    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 1.5)
-    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=150_000) as line:
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 0.5)
+    with nats_server(tmp_path) as server, tcp_proxy(server.port, rate=200_000) as line:
         slow, fast = f"nats://127.0.0.1:{line.port}", server.url
         one, two = (slow, fast) if is_up else (fast, slow)
         async with (
@@ -294,8 +294,8 @@ async def test_a_slow_line_is_no_dead_one(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_subscriptions_that_have_ended_leave_nothing(server: NatsServer) -> None:
     async with pair_on(server) as pair:
         await pair.laptop.put(names.PRESENCE, pair.laptop_name, b"here")
-        connection: object = vars(pair.laptop)["_connection"]
-        subscribed = cast("dict[str, object]", vars(connection)["_subscribed"])
+        connection: Connection = vars(pair.laptop)["_connection"]
+        subscribed: dict[str, Any] = vars(connection)["_subscribed"]
         before = len(subscribed)
 
         for _ in range(10):
@@ -314,6 +314,8 @@ async def test_a_consumer_that_is_gone_is_noticed_while_other_messages_come(
     connection = await Connection.open(access, access.servers[0])
     client = await CONNECT(access.servers[0])
     await client.subscribe("consumer")  # and it never answers
+    await client.flush()
+    await client.flush()  # the first one overtakes the subscription
     jobs = [
         asyncio.create_task(connection.wait_lost()),
         asyncio.create_task(first(connection.messages("busy"), lambda _: False)),
@@ -340,7 +342,7 @@ async def test_a_mail_may_be_longer_on_a_slow_line_than_a_consumer_is_silent(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.1)
-    monkeypatch.setattr("synapse.link.nats_connection._MISSED_SECONDS", 0.3)
+    monkeypatch.setattr("synapse.link.nats_connection._MISSED_SECONDS", 0.5)
     caplog.set_level("INFO")
     async with pair_on(server) as pair:
         with tcp_proxy(server.port, rate=200_000) as line:
@@ -397,11 +399,7 @@ async def test_a_request_whose_line_is_lost_while_it_is_sent_may_have_been_handl
             await box2.wait_connected(BOUND)
             subject = names.relay_subject("box2", "laptop")
             hearing = asyncio.create_task(first(box2.arrivals(subject), lambda arrival: arrival.body == b"do it"))
-            async with asyncio.timeout(BOUND):
-                with suppress(NoReply):
-                    while True:
-                        with suppress(NobodyThere):
-                            await laptop.request(subject, b"who listens?", 0.1)
+            await until_subscribed(box2, laptop, subject)
 
             def send_large(count: int) -> list[asyncio.Task[None]]:
                 other = names.relay_subject("nobody", "laptop")
@@ -419,6 +417,13 @@ async def test_a_request_whose_line_is_lost_while_it_is_sent_may_have_been_handl
                 await asking
             await asyncio.gather(*large, return_exceptions=True)
             await laptop.wait_connected(BOUND)
+
+
+async def until_subscribed(bus: Bus, asker: Bus, subject: str) -> None:
+    """Waits until the server knows the subscriptions that a bus has made on a subject."""
+    answering = asyncio.create_task(answer(bus, subject, []))
+    await ask(asker, subject, b"")
+    await cancel_until_done(answering)
 
 
 async def test_one_that_waits_for_a_slow_line_can_be_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,7 +482,13 @@ WRITERS: dict[str, Callable[[NatsBus], Awaitable[object]]] = {
 async def stuck_reader(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> AsyncGenerator[tuple[NatsBus, NatsServer, asyncio.Task[None]]]:
-    """Starts a reader. When it is about to subscribe, the server stands still and the line to it is full."""
+    """Starts a reader. When it is about to subscribe, the server stands still and the line to it is full.
+
+    The line is not given up before `give_up_soon`.
+    """
+    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 0.5)
+    monkeypatch.setattr("synapse.link.nats_connection.SILENCE_SECONDS", 3600.0)
+    monkeypatch.setattr("synapse.link.nats_connection._LONGEST_TUNNEL", 0.5)
     with nats_server(folder) as server:
         async with NatsBus(Access(machine="laptop", servers=(server.url,), makes_streams=True)) as bus:
             await bus.wait_connected(BOUND)
@@ -515,7 +526,6 @@ async def read_one(items: AsyncIterator[object]) -> None:
 async def test_a_reader_can_be_canceled_while_its_subscription_waits_for_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("synapse.link.nats_connection.PING_SECONDS", 3600.0)
     async with stuck_reader(tmp_path, monkeypatch, kind) as (bus, server, reading):
         reading.cancel()
         await asyncio.wait({reading}, timeout=BOUND)
@@ -530,8 +540,8 @@ async def test_a_reader_can_be_canceled_while_its_subscription_waits_for_the_lin
 async def test_a_reader_whose_subscription_waited_for_a_lost_line_reads_on_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    give_up_soon(monkeypatch)
     async with stuck_reader(tmp_path, monkeypatch, kind) as (bus, server, reading):
+        give_up_soon(monkeypatch)
         await first(bus.changes(), lambda connected: not connected)
         os.kill(server.process.pid, signal.SIGCONT)
         await bus.wait_connected(BOUND)
@@ -548,8 +558,8 @@ async def test_a_reader_whose_subscription_waited_for_a_lost_line_reads_on_the_n
 async def test_what_waited_for_a_lost_line_is_not_sent_when_it_moves_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_up_soon(monkeypatch)
     async with stuck_reader(tmp_path, monkeypatch, "arrivals") as (bus, server, reading):
+        give_up_soon(monkeypatch)
         await first(bus.changes(), lambda connected: not connected)
         await cancel_until_done(reading)
         async with asyncio.timeout(BOUND):
@@ -560,6 +570,22 @@ async def test_what_waited_for_a_lost_line_is_not_sent_when_it_moves_again(
 
         with pytest.raises(NobodyThere):
             await bus.request(names.relay_subject("laptop", "laptop"), b"who listens?", 5.0)
+
+
+async def test_a_connection_that_has_much_to_send_can_be_closed(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.link.nats_connection._CLOSE_SECONDS", BOUND)
+    with tcp_proxy(server.port, rate=8_000_000) as line:
+        slow = f"nats://fleet:secret@127.0.0.1:{line.port}"
+        connection = await Connection.open(access_to(server, "laptop"), slow)
+        subject = names.relay_subject("nobody", "laptop")
+        large = [asyncio.create_task(connection.publish(subject, b"x" * 900_000)) for _ in range(8)]
+        await pause(0.1)
+
+        await connection.close()
+
+        await asyncio.gather(*large, return_exceptions=True)
 
 
 async def test_a_reader_can_be_canceled_while_the_line_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
