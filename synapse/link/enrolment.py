@@ -53,6 +53,10 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "synapse-fleet-1:"
 ENROL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5
+LOOK_SECONDS: Final = 0.1
+"""How often it is looked whether the server has ended the connection; nats-py does not always call back."""
+LOOKS_UNTIL_AGAIN: Final = 20
+"""After so many the server's machine is asked again: its link may have lost the request with its own connection."""
 TRIES: Final = 6
 AGAIN_SECONDS: Final = 0.3
 FORGET_AGAIN_SECONDS: Final = 10.0
@@ -141,7 +145,9 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
     problems: dict[str, None] = {}
     refusal: Exception | None = None
     unadmitted: _NobodyAdmits | None = None
-    # More than once: while the server reads its users again, it ends connections and refuses keys that are valid.
+    ends_at = asyncio.get_running_loop().time() + ENROL_SECONDS
+    # More than once: while the server reads its users again, it ends connections, leaves others without an answer, and
+    # refuses keys that are valid.
     for number, server in enumerate(invitation.servers * TRIES):
         if number >= len(invitation.servers):
             await pause(AGAIN_SECONDS)
@@ -153,8 +159,11 @@ async def enrol(invitation: Invitation, machine_key: str) -> Enrolled:
             problems[explain(error, server)] = None
             refusal = error if _is_refusal(error) else refusal
             has_expired = SystemClock().now().timestamp() >= invitation.expires_at
-            is_passing = isinstance(error, (*_CUT_OFF, nats_errors.Error))
-            if (refusal is not None and has_expired) or (not is_passing and len(invitation.servers) == 1):
+            is_passing = isinstance(error, (*_CUT_OFF, TimeoutError, nats_errors.Error))
+            are_all_asked = number + 1 >= len(invitation.servers)
+            is_late = are_all_asked and asyncio.get_running_loop().time() >= ends_at
+            is_hopeless = not is_passing and len(invitation.servers) == 1
+            if is_late or is_hopeless or (refusal is not None and has_expired):
                 break
     if refusal is not None:
         raise _refused(invitation) from refusal
@@ -292,9 +301,15 @@ async def _enrol_at(server: str, invitation: Invitation, machine_key: str) -> En
         inbox = f"{names.enrol_inbox(key)}.{secrets.token_hex(16)}"
         await client.listen(inbox, take)
         body = json.dumps({"key": machine_key, "version": __version__}).encode()
-        await client.publish(names.enrol_subject(key), body, inbox, dict(MARK))
-        content = await answer
-    return _enrolled(content, invitation)
+        looks = 0
+        while not answer.done():
+            if client.is_closed:
+                raise ConnectionResetError("the server has ended the connection")
+            if looks % LOOKS_UNTIL_AGAIN == 0:
+                await client.publish(names.enrol_subject(key), body, inbox, dict(MARK))
+            looks += 1
+            await asyncio.wait({answer}, timeout=LOOK_SECONDS)
+    return _enrolled(answer.result(), invitation)
 
 
 @asynccontextmanager

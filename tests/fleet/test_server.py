@@ -375,6 +375,32 @@ async def test_a_machine_joins_as_soon_as_the_servers_link_is_there(
     assert config.machine == "early"
 
 
+async def test_a_machine_joins_though_its_first_request_is_lost(hub: Hub, tmp_path: Path) -> None:
+    invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "unheard", is_gateway=False)
+    async with NatsBus(access_of(hub.home, hub.config)) as bus:
+        await bus.wait_connected(BOUND)
+        losing = asyncio.create_task(first(bus.arrivals(names.enrol_subject("*"))))
+        joining = asyncio.create_task(asyncio.to_thread(join_by_invitation, tmp_path, invitation.text()))
+        await losing
+        async with serving(hub):
+            config, _ = await joining
+
+    assert config.machine == "unheard"
+
+
+async def test_a_machine_that_is_cut_off_while_it_waits_does_not_wait_on(hub: Hub, tmp_path: Path) -> None:
+    invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "cut", is_gateway=False)
+    async with NatsBus(access_of(hub.home, hub.config)) as bus:
+        await bus.wait_connected(BOUND)
+        silent = asyncio.create_task(first(bus.arrivals(names.enrol_subject("*"))))
+        joining = asyncio.create_task(asyncio.to_thread(join_by_invitation, tmp_path, invitation.text()))
+        await silent
+        hub.server.change(lambda members: members.remove("cut"))
+
+        with pytest.raises(InvitationRefused, match="not valid any more"):
+            await joining
+
+
 async def test_a_machine_is_told_that_nobody_lets_it_in(hub: Hub, tmp_path: Path) -> None:
     invitation = await asyncio.to_thread(invite, hub.home, hub.logs, "lonely", is_gateway=False)
 
