@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
-from synapse.core.address import on_machine, split_inbox
+from synapse.core.address import on_machine, split_inbox, split_machine
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
@@ -230,6 +230,8 @@ def left_name(task: Task) -> str:
 
 
 def name_when_left(inbox: str, agent_id: str) -> str:
-    """Returns the name of a stopped agent from its inbox and its id."""
+    """Returns the name of a stopped agent from its inbox and its id, which may name its machine already."""
     own, machine = split_inbox(inbox)
-    return on_machine(agent_id if "@" in own else own, machine)
+    if "@" not in own:
+        return on_machine(own, machine)
+    return agent_id if split_machine(agent_id)[1] == machine else on_machine(agent_id, machine)

@@ -626,6 +626,17 @@ def test_the_tasks_of_another_machine_are_listed(synapse: Cli, link: FakeLink) -
     assert synapse("tasks", "--machine", "box2", "--search", "x").code == 2
 
 
+def test_an_agent_without_a_name_of_another_machine_is_called_by_its_id_and_its_machine(
+    synapse: Cli, link: FakeLink
+) -> None:
+    link.join("box2")
+    link.log["box2"] = [opened(numbered(1), inbox="claude@/project", agent_id="synapse-claude-8100")]
+
+    (line,) = synapse("tasks", "--machine", "box2").out.splitlines()[1:]
+
+    assert "claude-8100@box2" in line.split()
+
+
 def test_a_remote_task_is_read_like_a_conversation(synapse: Cli, link: FakeLink) -> None:
     host = link.start("box2")
     host.on_send = lambda task: host.answer(task, "all green")
