@@ -149,11 +149,14 @@ class HostStore:
         self.append(f"{state} {task.task_id}", salt, changed)
         return changed
 
-    def prune(self, before: float) -> None:
+    def prune(self, before: float) -> set[Row]:
+        """Deletes the tasks that ended before that time; returns their rows."""
         old = {task.task_id for task in self.tasks.values() if task.end is not None and task.ended_at < before}
         self.tasks = {task_id: task for task_id, task in self.tasks.items() if task_id not in old}
         self.claims = {claim: task_id for claim, task_id in self.claims.items() if task_id not in old}
-        self.log = {seq: row for seq, row in self.log.items() if not row.task_id or row.task_id not in old}
+        gone = {row for row in self.log.values() if row.task_id in old}
+        self.log = {seq: row for seq, row in self.log.items() if row not in gone}
+        return gone
 
     def mark(self, seq: int) -> str:
         row = self.log.get(seq)

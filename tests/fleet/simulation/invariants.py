@@ -22,6 +22,8 @@
   delivered. A link that does not notice it by its own position breaks 1 at its start, whatever follows. Excused from 1,
   3 and 4 are messages whose tasks were forgotten by a restore that went unnoticed until the link had connected.
 - What waiters were told stands in the store: a restored one may not have it (2).
+- Rows that were deleted by their age are there again until the next cleaning. A replica that has begun meanwhile does
+  not have them (9).
 
 If the sender's file, the receiver's file and the receiver's store are all backups, a message that all three have
 forgotten may come a second time, also after a cancel: nobody knows of the first (1, 4).
@@ -54,7 +56,7 @@ from synapse.fleet.relay_io import (
     Write,
 )
 from synapse.fleet.wire import Incarnation, MessageKind, RelayedMessage, decode_relay
-from tests.fleet.simulation.files import HostStore, Key
+from tests.fleet.simulation.files import HostStore, Key, Row
 
 if TYPE_CHECKING:
     from tests.fleet.simulation.engine import Mail
@@ -128,6 +130,8 @@ class Witness:
         self._excused_opening: set[Key] = set()
         self._excused_typing: set[Key] = set()
         self._excused_refusal: set[Key] = set()
+        self._pruned: set[Row] = set()
+        """Rows that a host has deleted. A backup brings them back, to be deleted again; nobody needs to ship them."""
 
     def machine(self, name: str) -> _Restores:
         return self._machines.setdefault(name, _Restores())
@@ -179,6 +183,9 @@ class Witness:
             raise Broken(3, f"{key[1]} was told as refused, but a task was opened")
         if key in self._kept and key not in self.machine(receiver).refused | self._excused_refusal:
             raise Broken(3, f"{key[1]} was told as kept, then as refused, but no host has refused it")
+
+    def pruned(self, rows: set[Row]) -> None:
+        self._pruned |= rows
 
     def refused(self, machine: str, key: Key) -> None:
         self.machine(machine).refused.add(key)
@@ -349,7 +356,7 @@ class Witness:
             if head is None or head.incarnation != identity.incarnation:
                 return f"{name} has no replica of {machine.name}'s incarnation"
             rows = replica.rows.get((machine.name, head.incarnation), {})
-            if any(seq not in rows for seq in store.log):
+            if any(seq not in rows and row not in self._pruned for seq, row in store.log.items()):
                 return f"{name} lacks rows of {machine.name}"
         return ""
 

@@ -400,7 +400,7 @@ class World:
             del self.engine.mails[number]
         for machine in self.machines.values():
             if self.happens(0.2):
-                machine.files.store.prune(self.now + machine.skew - KEEP_CLAIMS)
+                self.witness.pruned(machine.files.store.prune(self.now + machine.skew - KEEP_CLAIMS))
 
     def links(self) -> list[SimLink]:
         return [machine.link for machine in self.machines.values() if machine.link is not None]
