@@ -26,7 +26,8 @@
   not have them (9).
 
 If the sender's file, the receiver's file and the receiver's store are all backups, a message that all three have
-forgotten may come a second time, also after a cancel: nobody knows of the first (1, 4).
+forgotten may come a second time, also after a cancel: nobody knows of the first (1, 4). So may one that the receiver's
+file never had, because its link died between the host's transaction and its own.
 
 **A link's file that was restored** forgets which messages it had refused, and of its own messages, which were refused:
 such a message may be delivered after all (3). It forgets what it told the waiter, who may hear two final states. It
@@ -46,6 +47,7 @@ from synapse.fleet.asks import without_text
 from synapse.fleet.log import START, Batch, decode_batch
 from synapse.fleet.outgoing import may_be_same_agent
 from synapse.fleet.relay_io import (
+    HandledRow,
     Identity,
     LinkRows,
     OutboxRow,
@@ -130,6 +132,8 @@ class Witness:
         self._excused_opening: set[Key] = set()
         self._excused_typing: set[Key] = set()
         self._excused_refusal: set[Key] = set()
+        self._written_handled: set[tuple[str, Key]] = set()
+        """By receiver: messages that its link's file has had, though an earlier one of it may come back."""
         self._pruned: set[Row] = set()
         """Rows that a host has deleted. A backup brings them back, to be deleted again; nobody needs to ship them."""
 
@@ -236,7 +240,8 @@ class Witness:
     def _nobody_knows(self, machine: str, key: Key) -> bool:
         """The sender's file, the receiver's file and the receiver's store have all forgotten the message."""
         receiver = self.machine(machine)
-        return key in receiver.gone and receiver.link > 0 and self.machine(key[0]).link > 0
+        has_link_forgotten = receiver.link > 0 or (machine, key) not in self._written_handled
+        return key in receiver.gone and has_link_forgotten and self.machine(key[0]).link > 0
 
     def reached(self, key: Key, state: str) -> None:
         self._reached.setdefault(key, set()).add(state)
@@ -307,14 +312,18 @@ class Witness:
                 self.machine(machine.name).forgotten.clear()
             if isinstance(write, OutboxRow) and write.state is OutboxState.REFUSED:
                 self._written_refused.add((machine.name, write.message_id))
-            if not isinstance(write, PeerRow) or write.machine not in world.machines:
-                continue
-            if write.incarnation in self.machine(write.machine).tainted:
-                continue
-            for row in world.machines[write.machine].files.link.outbox.values():
-                is_counted = row.to == machine.name and row.incarnation == write.incarnation
-                if is_counted and row.state is OutboxState.OPEN and row.n < write.floor:
-                    raise Broken(8, f"the floor {write.floor} passes the open message {row.n} ({row.message_id})")
+            if isinstance(write, HandledRow):
+                self._written_handled.add((machine.name, (write.machine, write.message_id)))
+            if isinstance(write, PeerRow) and write.machine in world.machines:
+                self._check_floor(world, machine, write)
+
+    def _check_floor(self, world: World, machine: Machine, peer: PeerRow) -> None:
+        if peer.incarnation in self.machine(peer.machine).tainted:
+            return
+        for row in world.machines[peer.machine].files.link.outbox.values():
+            is_counted = row.to == machine.name and row.incarnation == peer.incarnation
+            if is_counted and row.state is OutboxState.OPEN and row.n < peer.floor:
+                raise Broken(8, f"the floor {peer.floor} passes the open message {row.n} ({row.message_id})")
 
     def taken(self, machine: Machine, batch: Batch, origin: dict[int, bytes]) -> None:
         """A replica has taken a batch: all that it has must be what the maker of the batch had, byte for byte."""
