@@ -27,7 +27,8 @@
 
 If the sender's file, the receiver's file and the receiver's store are all backups, a message that all three have
 forgotten may come a second time, also after a cancel: nobody knows of the first (1, 4). So may one that the receiver's
-file never had, because its link died between the host's transaction and its own.
+file never had, because its link died between the host's transaction and its own, if the sender's backup is of a time
+before it was tried.
 
 **A link's file that was restored** forgets which messages it had refused, and of its own messages, which were refused:
 such a message may be delivered after all (3). It forgets what it told the waiter, who may hear two final states. It
@@ -57,7 +58,7 @@ from synapse.fleet.relay_io import (
     Submitted,
     Write,
 )
-from synapse.fleet.wire import Incarnation, MessageKind, RelayedMessage, decode_relay
+from synapse.fleet.wire import NO_INCARNATION, Incarnation, MessageKind, RelayedMessage, decode_relay
 from tests.fleet.simulation.files import HostStore, Key, Row
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ class Witness:
         self._excused_typing: set[Key] = set()
         self._excused_refusal: set[Key] = set()
         self._written_handled: set[tuple[str, Key]] = set()
-        """By receiver: messages that its link's file has had, though an earlier one of it may come back."""
+        """By receiver: the messages that its link has ever committed as handled."""
+        self._untried_again: set[Key] = set()
+        """Messages with a task, which a backup of the sender's file holds as never tried."""
         self._pruned: set[Row] = set()
         """Rows that a host has deleted. A backup brings them back, to be deleted again; nobody needs to ship them."""
 
@@ -240,8 +243,8 @@ class Witness:
     def _nobody_knows(self, machine: str, key: Key) -> bool:
         """The sender's file, the receiver's file and the receiver's store have all forgotten the message."""
         receiver = self.machine(machine)
-        has_link_forgotten = receiver.link > 0 or (machine, key) not in self._written_handled
-        return key in receiver.gone and has_link_forgotten and self.machine(key[0]).link > 0
+        has_never_known = (machine, key) not in self._written_handled and key in self._untried_again
+        return key in receiver.gone and self.machine(key[0]).link > 0 and (receiver.link > 0 or has_never_known)
 
     def reached(self, key: Key, state: str) -> None:
         self._reached.setdefault(key, set()).add(state)
@@ -296,6 +299,8 @@ class Witness:
         is_other = bool(mark.mark and rows.tail.mark) and mark.mark != rows.tail.mark
         if rows.identity is not None and incarnation == rows.identity.incarnation and (is_shorter or is_other):
             raise Broken(1, f"{machine} goes on with a restored store, which does not have all it has handled")
+        untried = {(machine, row.message_id) for row in rows.outbox if row.peer == NO_INCARNATION}
+        self._untried_again |= untried & self._opened.keys()
 
     def connected(self, machine: str, incarnation: Incarnation) -> None:
         """The link has connected; a restored store that it has not noticed yet may deliver again what it forgot."""
